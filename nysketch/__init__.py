@@ -1,0 +1,45 @@
+"""nysketch: sketch tables larger than memory in one pass; learn from the sketch later.
+
+    import nysketch
+
+    s = nysketch.sketch("data/*.parquet")
+    nysketch.save(s, "data.nysk")
+    total = nysketch.load("monday.nysk") + nysketch.load("tuesday.nysk")
+
+Importing this package is cheap: everything is loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Basis": "nysketch.basis",
+    "Column": "nysketch.basis",
+    "Sketch": "nysketch.sketches",
+    "load": "nysketch.fileformat",
+    "save": "nysketch.fileformat",
+    "sketch": "nysketch.passes",
+    "NysketchError": "nysketch.errors",
+}
+__all__ = ["Basis", "Column", "NysketchError", "Sketch", "__version__", "load", "save", "sketch"]
+
+if TYPE_CHECKING:
+    from nysketch.basis import Basis, Column
+    from nysketch.errors import NysketchError
+    from nysketch.fileformat import load, save
+    from nysketch.passes import sketch
+    from nysketch.sketches import Sketch
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'nysketch' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m nysketch` is `nysketch`."""
+
+from nysketch.cli import main
+
+main()

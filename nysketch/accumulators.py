@@ -1,0 +1,161 @@
+"""The additive statistics of a pass. Each knows how to add, subtract, and be stored.
+
+The fast updates live in tiles.py; what arrives here is the sum over one fragment, and what leaves is
+the sum over a file, a day, a year. Names in `arrays` are those of the sketch file (FORMAT.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.exact import ExactSum
+
+Floats = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
+
+# Grid of the exact sums. A float32 kernel value is good to 1e-7, so 2**-44 (6e-14) on the sum over a
+# fragment is invisible, and leaves `low` so short that it is stored in half the bytes.
+GRID_FLOAT32 = -44
+# For float64 values, and for weighted rows: weights may be tiny.
+GRID_FINE = -64
+
+
+def grid_exponent(precision: str, *, weighted: bool) -> int:
+    """Return the grid for sums of kernel values of this precision."""
+    return GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
+
+
+def _exact_arrays(name: str, exact: ExactSum) -> Arrays:
+    """Store `low` in the smallest type that holds it exactly, or not at all where it is zero."""
+    arrays: Arrays = {name: exact.high}
+    if exact.low.any():
+        short = exact.low.astype(np.float32)
+        arrays[f"{name}.low"] = short if np.array_equal(short, exact.low) else exact.low
+    return arrays
+
+
+def _exact_from(name: str, arrays: Arrays) -> ExactSum:
+    high = arrays[name]
+    low = arrays.get(f"{name}.low")
+    low = np.zeros_like(high) if low is None else low.astype(np.float64)
+    if low.shape != high.shape:
+        raise ValueError(f"{name} has shape {high.shape}, its low part {low.shape}")
+    return ExactSum(high, low)
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """Kernel sums at the landmarks, row counts and weights, for each block of rows.
+
+    Rows are dealt to blocks at random (tiles.deal_blocks); the sum over blocks is the sum over rows,
+    and the spread between blocks says how sure it is. `weights` is None where rows have no weights.
+    """
+
+    sums: ExactSum
+    rows: NDArray[np.int64]
+    weights: ExactSum | None
+
+    @classmethod
+    def zeros(cls, blocks: int, m: int, *, weighted: bool) -> BlockSums:
+        """Return the sums over no rows."""
+        return cls(
+            ExactSum.zeros((blocks, m)),
+            np.zeros(blocks, np.int64),
+            ExactSum.zeros(blocks) if weighted else None,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Blocks, landmarks."""
+        blocks, m = self.sums.high.shape
+        return blocks, m
+
+    def __add__(self, other: BlockSums) -> BlockSums:
+        weights = None
+        if self.weights is not None and other.weights is not None:
+            weights = self.weights + other.weights
+        return BlockSums(self.sums + other.sums, self.rows + other.rows, weights)
+
+    def __neg__(self) -> BlockSums:
+        weights = None if self.weights is None else -self.weights
+        return BlockSums(-self.sums, -self.rows, weights)
+
+    def arrays(self) -> Arrays:
+        """Return what the sketch file stores."""
+        arrays: Arrays = {"blocks.rows": self.rows, **_exact_arrays("blocks.sums", self.sums)}
+        if self.weights is not None:
+            arrays |= _exact_arrays("blocks.weights", self.weights)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> BlockSums:
+        """Rebuild from what `arrays` returned."""
+        sums = _exact_from("blocks.sums", arrays)
+        weights = _exact_from("blocks.weights", arrays) if "blocks.weights" in arrays else None
+        rows = arrays["blocks.rows"]
+        blocks = sums.high.shape[0]
+        if rows.shape != (blocks,) or (weights is not None and weights.high.shape != (blocks,)):
+            raise ValueError(f"counts do not fit {blocks} blocks")
+        return cls(sums, rows, weights)
+
+
+@dataclass(frozen=True)
+class ColumnRanges:
+    """Smallest and largest value of each feature.
+
+    The one statistic that cannot be subtracted: after a subtraction it is still a bound, but rows that
+    reached it may be gone.
+    """
+
+    lower: Floats
+    upper: Floats
+
+    @classmethod
+    def empty(cls, d: int) -> ColumnRanges:
+        """Return the ranges over no rows."""
+        return cls(np.full(d, np.inf), np.full(d, -np.inf))
+
+    def __add__(self, other: ColumnRanges) -> ColumnRanges:
+        return ColumnRanges(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
+
+    def arrays(self) -> Arrays:
+        """Return what the sketch file stores."""
+        return {"columns.lower": self.lower, "columns.upper": self.upper}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> ColumnRanges:
+        """Rebuild from what `arrays` returned."""
+        return cls(arrays["columns.lower"], arrays["columns.upper"])
+
+
+@dataclass(frozen=True)
+class Tally:
+    """All statistics of some rows, and how many rows were left out for nulls or NaN."""
+
+    blocks: BlockSums
+    ranges: ColumnRanges
+    dropped: int = 0
+
+    @classmethod
+    def zeros(cls, blocks: int, m: int, d: int, *, weighted: bool) -> Tally:
+        """Return the tally of no rows."""
+        return cls(BlockSums.zeros(blocks, m, weighted=weighted), ColumnRanges.empty(d))
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.blocks + other.blocks, self.ranges + other.ranges, self.dropped + other.dropped)
+
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(self.blocks + -other.blocks, self.ranges, self.dropped - other.dropped)
+
+    def arrays(self) -> Arrays:
+        """Return what the sketch file stores."""
+        return {**self.blocks.arrays(), **self.ranges.arrays()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, *, dropped: int) -> Tally:
+        """Rebuild from what `arrays` returned."""
+        return cls(BlockSums.from_arrays(arrays), ColumnRanges.from_arrays(arrays), dropped)

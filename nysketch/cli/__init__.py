@@ -1,0 +1,166 @@
+"""The command line: parse, call one library function, print. One small file per command.
+
+Commands are imported when they run, so that `nysketch --help` is quick; each imports the library inside
+its body for the same reason. This module turns errors into messages and exit codes, and nothing else
+does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tomllib
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+import click
+
+from nysketch import __version__
+from nysketch.errors import NysketchError
+
+COMMANDS = {
+    "sketch": "Sketch files of any size in one pass.",
+    "basis": "Choose columns, scaling, kernel and landmarks for sketches to share.",
+    "info": "Show what a sketch holds.",
+    "verify": "Check that sketch files are complete and undamaged.",
+    "merge": "Add sketches: the sketch of all their rows.",
+    "subtract": "Take sketches away from another: the sketch of the remaining rows.",
+    "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
+}
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; like KeyboardInterrupt, nothing that catches Exception stops it."""
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"nysketch.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        import difflib
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
+    """Make the tables of a TOML file the defaults of the commands they are named after."""
+    if path is None:
+        return
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - click gives text paths
+            tables = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise click.BadParameter(f"{path}: {error}", ctx, param) from error
+    for command, table in tables.items():
+        if command not in COMMANDS or not isinstance(table, dict):
+            raise click.BadParameter(f"{path}: [{command}] is not a command", ctx, param)
+        options = {
+            name.lstrip("-").replace("-", "_")
+            for parameter in import_module(f"nysketch.cli.{command}").command.params
+            for name in parameter.opts
+        }
+        unknown = sorted({key.replace("-", "_") for key in table} - options)
+        if unknown:
+            raise click.BadParameter(f"{path}: [{command}] has no option {unknown[0]!r}", ctx, param)
+    ctx.default_map = {command: _parameter_names(command, table) for command, table in tables.items()}
+
+
+def _parameter_names(command: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Turn flags as users write them into the names click knows their parameters by."""
+    names = {
+        flag.lstrip("-").replace("-", "_"): parameter.name
+        for parameter in import_module(f"nysketch.cli.{command}").command.params
+        for flag in parameter.opts
+    }
+    return {str(names[key.replace("-", "_")]): value for key, value in table.items()}
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "NYSKETCH"},
+    epilog="Example: nysketch sketch data.parquet -o data.nysk && nysketch info data.nysk",
+)
+@click.version_option(__version__, prog_name="nysketch")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_read_config,
+    help="TOML file with a table of defaults per command. Flags and NYSKETCH_* variables override it.",
+)
+def group() -> None:
+    """Sketch tables larger than memory in one pass; learn from the sketch later."""
+
+
+def _on_sigterm(signum: int, frame: FrameType | None) -> None:
+    del signum, frame
+    raise Terminated
+
+
+def main() -> None:
+    """Run the command line and exit with the code that says how it went."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    sys.exit(_run())
+
+
+def _run() -> int:
+    log = logging.getLogger("nysketch")
+    try:
+        result = group.main(standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except NysketchError as error:
+        _complain(log, str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _complain(log, "interrupted; finished work is kept, run the same command to continue")
+        return 128 + signal.SIGINT
+    except Terminated:
+        _complain(log, "terminated; finished work is kept, run the same command to continue")
+        return 128 + signal.SIGTERM
+    except BrokenPipeError:
+        # The reader of our results has gone (`| head`): not worth a word, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except MemoryError:
+        _complain(log, "out of memory: use fewer --threads, landmarks (-m) or --blocks")
+        return 1
+    except Exception as error:
+        if log.isEnabledFor(logging.DEBUG):
+            raise
+        _complain(
+            log, f"internal error: {type(error).__name__}: {error}. This is a bug; -v shows where it happened"
+        )
+        return 1
+
+
+def _complain(log: logging.Logger, message: str) -> None:
+    """Log an error, also before logging was set up."""
+    if log.handlers:
+        log.error(message)
+    else:
+        click.echo(f"nysketch: error: {message}", err=True)

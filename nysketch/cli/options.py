@@ -1,0 +1,192 @@
+"""Options that mean the same on every command, defined once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nysketch import ui
+from nysketch.errors import InputError, UsageError
+
+Command = Callable[..., Any]
+
+
+def reporting(command: Command) -> Command:
+    """Add -q, -v and --log-format, and set up the log accordingly; passes `quiet` on."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors; no progress.")
+    @click.option("-v", "--verbose", is_flag=True, help="Details, and tracebacks of internal errors.")
+    @click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Format of what goes to stderr.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, quiet: bool, verbose: bool, log_format: str, **kwargs: Any) -> Any:
+        ui.set_up_logging(quiet=quiet, verbose=verbose, log_format=log_format)
+        return command(*args, quiet=quiet, **kwargs)
+
+    return wrapped
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+
+output = click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="File to write.",
+)
+
+if_exists_fail_or_overwrite = click.option(
+    "--if-exists",
+    type=click.Choice(["fail", "overwrite"]),
+    default="fail",
+    show_default=True,
+    help="What to do if the output exists.",
+)
+
+
+def inputs(command: Command) -> Command:
+    """Add INPUT… and --from-file; passes `inputs`, a list of strings, on."""
+
+    @click.argument("inputs", nargs=-1, metavar="INPUT...")
+    @click.option(
+        "--from-file",
+        type=click.Path(path_type=Path),
+        metavar="LIST",
+        help="File with one more input per line (# starts a comment).",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, inputs: tuple[str, ...], from_file: Path | None, **kwargs: Any) -> Any:
+        return command(*args, inputs=all_inputs(inputs, from_file), **kwargs)
+
+    return wrapped
+
+
+def all_inputs(inputs: tuple[str, ...], from_file: Path | None) -> list[str]:
+    """Return the inputs of the command line and of the list."""
+    listed = list(inputs)
+    if from_file is not None:
+        try:
+            lines = from_file.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{from_file}: cannot read the list of inputs: {error}") from error
+        listed += [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not listed:
+        raise UsageError("no inputs were given")
+    return listed
+
+
+def table(command: Command) -> Command:
+    """Add the options that say which rows and columns to read; passes them on as `table_options`."""
+
+    @click.option("--columns", help="Columns to use, in this order: a,b,c. Default: all numeric ones.")
+    @click.option("--exclude", help="Columns to leave out: a,b,c.")
+    @click.option("--dataset", multiple=True, help="HDF5 data set to read; repeat for several 1-D ones.")
+    @click.option(
+        "--allow-external",
+        is_flag=True,
+        help="Trust HDF5 files: follow links, external storage and virtual data sets.",
+    )
+    @click.option(
+        "--skip-unreadable", is_flag=True, help="Skip files that cannot be opened, and exit with code 6."
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        columns: str | None,
+        exclude: str | None,
+        dataset: tuple[str, ...],
+        allow_external: bool,
+        skip_unreadable: bool,
+        **kwargs: Any,
+    ) -> Any:
+        options = {
+            "columns": names(columns),
+            "exclude": names(exclude) or (),
+            "datasets": dataset,
+            "allow_external": allow_external,
+            "skip_unreadable": skip_unreadable,
+        }
+        return command(*args, table_options=options, **kwargs)
+
+    return wrapped
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Split a list of column names; quotes protect commas in them."""
+    if text is None:
+        return None
+    import csv
+
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)) if name.strip())
+
+
+nulls = click.option(
+    "--nulls",
+    type=click.Choice(["error", "drop"]),
+    default="error",
+    show_default=True,
+    help="Rows with nulls, NaN or infinities: stop, or drop and count them.",
+)
+seed = click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
+threads = click.option(
+    "--threads", type=click.IntRange(min=1), help="Worker threads. Default: one per processor."
+)
+
+
+def basis_making(command: Command) -> Command:
+    """Add the options that make a basis; passes them on as `basis_options`."""
+
+    @click.option(
+        "-m",
+        "--landmarks",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Number of landmark rows.",
+    )
+    @click.option(
+        "--scale",
+        type=click.Choice(["none", "standard", "robust"]),
+        default="standard",
+        show_default=True,
+        help="Scaling of columns, from the pilot: by deviation, or by quartiles.",
+    )
+    @click.option(
+        "--bandwidth",
+        default="median",
+        show_default=True,
+        metavar="median|NUMBER",
+        help="Bandwidth of the Gaussian kernel, in scaled units.",
+    )
+    @click.option(
+        "--pilot-rows", type=click.IntRange(min=1), help="Rows in the pilot sample. Default: 10 per landmark."
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, landmarks: int, scale: str, bandwidth: str, pilot_rows: int | None, **kwargs: Any
+    ) -> Any:
+        from nysketch.passes import BasisOptions
+
+        options = BasisOptions(landmarks, scale, _bandwidth(bandwidth), pilot_rows)
+        return command(*args, basis_options=options, **kwargs)
+
+    return wrapped
+
+
+def _bandwidth(text: str) -> float | str:
+    if text == "median":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--bandwidth must be 'median' or a number, not {text!r}") from None

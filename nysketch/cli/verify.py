@@ -1,0 +1,46 @@
+"""`nysketch verify`: are these files complete and undamaged?"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.errors import NysketchError
+
+log = logging.getLogger("nysketch")
+
+
+@click.command(epilog="Example: nysketch verify archive/*.nysk")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@options.as_json
+@options.reporting
+def command(paths: tuple[Path, ...], as_json: bool, quiet: bool) -> int:
+    """Read FILEs whole and check their checksums and that their parts fit together.
+
+    All files are checked; the exit code is that of the first bad one (5 for damage, 3 for unreadable).
+    """
+    from nysketch.basis import Basis
+    from nysketch.fileformat import load
+
+    exit_code = 0
+    results = []
+    for path in paths:
+        try:
+            thing = load(path)
+        except NysketchError as error:
+            exit_code = exit_code or error.exit_code
+            results.append({"error": str(error), "ok": False, "path": str(path)})
+            log.error("%s", error)
+            continue
+        basis = thing if isinstance(thing, Basis) else thing.basis
+        kind = "basis" if isinstance(thing, Basis) else f"sketch of {thing.rows:,} rows"
+        results.append({"basis_digest": basis.digest, "ok": True, "path": str(path)})
+        if not (quiet or as_json):
+            click.echo(f"{path}: ok, {kind}, basis {basis.digest[:16]}")
+    if as_json:
+        ui.print_json({"files": results, "ok": exit_code == 0})
+    return exit_code

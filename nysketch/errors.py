@@ -1,0 +1,68 @@
+"""Every error nysketch raises on purpose, and the exit code each one carries.
+
+    NysketchError                 1   something failed
+    ├── UsageError                2   the request itself makes no sense
+    ├── InputError                3   an input cannot be read
+    │   ├── SchemaError           3   its columns are not what was asked for
+    │   └── InvalidRowsError      3   it holds nulls, NaN, infinities or negative weights
+    ├── IncompatibleError         4   two sketches that do not belong together
+    ├── CorruptSketchError        5   a sketch file is damaged or is none
+    ├── OutputError               1   a result cannot be written
+    └── LockedError              75   another process is writing the same output
+
+The library raises these and nothing else for foreseeable trouble; the command line turns them into
+one message and the exit code (``nysketch/cli/__init__.py``). Two more exit codes carry no error:
+6, finished but some inputs were skipped, and 130/143, stopped by SIGINT/SIGTERM.
+"""
+
+from __future__ import annotations
+
+EXIT_INPUTS_SKIPPED = 6
+
+
+class NysketchError(Exception):
+    """Base of all errors below; `str()` of it is the message for people."""
+
+    exit_code = 1
+
+
+class UsageError(NysketchError):
+    """The request contradicts itself or asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class InputError(NysketchError):
+    """An input is missing, unreadable, empty or truncated."""
+
+    exit_code = 3
+
+
+class SchemaError(InputError):
+    """A column is missing, of the wrong type, or differs between files."""
+
+
+class InvalidRowsError(InputError):
+    """Rows hold nulls, NaN, infinities or negative weights."""
+
+
+class IncompatibleError(NysketchError):
+    """Two sketches (or a sketch and a basis) cannot be combined."""
+
+    exit_code = 4
+
+
+class CorruptSketchError(NysketchError):
+    """A sketch file is damaged, truncated, from the future, or no sketch file at all."""
+
+    exit_code = 5
+
+
+class OutputError(NysketchError):
+    """A result could not be written; what was there before is untouched."""
+
+
+class LockedError(NysketchError):
+    """Another process holds the lock of this output."""
+
+    exit_code = 75

@@ -1,0 +1,72 @@
+"""A sketch's numbers for other programs: NPZ, JSON, or a Parquet table of landmarks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.basis import Basis
+from nysketch.describe import describe
+from nysketch.errors import UsageError
+from nysketch.fileformat import atomic_file
+from nysketch.sketches import Sketch
+
+FORMATS = ("npz", "json", "parquet")
+
+
+def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None:
+    """Write a sketch or basis as `format`, or as the suffix of `path` says."""
+    chosen = format or path.suffix.lstrip(".")
+    if chosen not in FORMATS:
+        raise UsageError(f"{path}: cannot tell the format from the name; use --to {'|'.join(FORMATS)}")
+    with atomic_file(path) as file:
+        if chosen == "npz":
+            np.savez(file, **_arrays(thing))  # type: ignore[arg-type]
+        elif chosen == "json":
+            lists = {name: array.tolist() for name, array in _arrays(thing).items()}
+            file.write(json.dumps(describe(thing) | {"arrays": lists}, sort_keys=True).encode())
+        else:
+            _write_landmarks(thing, file)
+
+
+def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
+    basis = thing if isinstance(thing, Basis) else thing.basis
+    arrays: dict[str, NDArray[Any]] = {
+        "center": basis.center,
+        "landmarks": basis.landmarks,
+        "scale": basis.scale,
+    }
+    if isinstance(thing, Sketch):
+        arrays |= {
+            "block_kernel_sums": thing.block_kernel_sums,
+            "block_rows": thing.block_rows,
+            "embedding_weights": thing.embedding_weights(),
+            "kernel_sums": thing.kernel_sums,
+            "mean_features": thing.mean_features(),
+        }
+    return arrays
+
+
+def _write_landmarks(thing: Sketch | Basis, file: Any) -> None:
+    """Write one row per landmark: its values in the data's units, its kernel sum and weight."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    basis = thing if isinstance(thing, Basis) else thing.basis
+    table: dict[str, Any] = {}
+    start = 0
+    for column in basis.columns:
+        values = basis.landmarks[:, start : start + column.width]
+        start += column.width
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        table[column.name] = (
+            flat if column.width == 1 else pa.FixedSizeListArray.from_arrays(flat, column.width)
+        )
+    if isinstance(thing, Sketch):
+        table["kernel_sum"] = pa.array(thing.kernel_sums)
+        table["embedding_weight"] = pa.array(thing.embedding_weights())
+    pq.write_table(pa.table(table), file)

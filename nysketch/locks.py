@@ -1,0 +1,48 @@
+"""One writer per output: an advisory lock that the kernel drops when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nysketch.errors import LockedError, OutputError
+
+
+@contextmanager
+def output_lock(output: Path, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of `output`, or raise LockedError after `wait` seconds of trying."""
+    path = output.with_name(f".{output.name}.lock")
+    deadline = time.monotonic() + wait
+    descriptor = None
+    while descriptor is None:
+        descriptor = _try_lock(path, output)
+        if descriptor is None:
+            if time.monotonic() >= deadline:
+                raise LockedError(f"{output}: another nysketch is writing it (lock {path})")
+            time.sleep(0.1)
+    try:
+        yield
+    finally:
+        # Unlink while still holding it: whoever opened the old file notices that it has gone.
+        with suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _try_lock(path: Path, output: Path) -> int | None:
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise OutputError(f"{output}: cannot write here: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_ino == path.stat().st_ino:
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None

@@ -1,0 +1,407 @@
+"""One pass: source → sketch. Threads over fragments, progress, checkpoint, and what is asked of files.
+
+`sketch` works in memory for any source; `sketch_to_file` is what the command line runs: lock, existing
+output, resume, atomic save. How rows become chunks is reading.py's business, how chunks become sums is
+tiles.py's, who runs the fragments is an engine's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nysketch.accumulators import BlockSums, ColumnRanges, Tally, grid_exponent
+from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis, Column
+from nysketch.checkpoint import Checkpoint
+from nysketch.engines import local
+from nysketch.errors import InputError, OutputError, UsageError
+from nysketch.exact import ExactSum
+from nysketch.fileformat import load_basis, load_sketch, save
+from nysketch.locks import output_lock
+from nysketch.pilot import fit_basis
+from nysketch.provenance import Provenance
+from nysketch.reading import ChunkReader
+from nysketch.sketches import Sketch
+from nysketch.sources import Fragment, Source, open_source
+
+if TYPE_CHECKING:
+    from nysketch.tiles import KernelSummer
+
+log = logging.getLogger("nysketch")
+
+Progress = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """What the sums depend on, besides the rows and the basis."""
+
+    blocks: int = 64
+    seed: int = 0
+    precision: str = "float32"
+    nulls: str = "error"
+    weights: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.blocks <= 65_536:
+            raise UsageError(f"the number of blocks must be between 1 and 65536, not {self.blocks}")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"the seed must be between 0 and 2**63 - 1, not {self.seed}")
+        if self.precision not in ("float32", "float64"):
+            raise UsageError(f"precision must be float32 or float64, not {self.precision!r}")
+
+
+@dataclass(frozen=True)
+class BasisOptions:
+    """How to make a basis when none is given."""
+
+    m: int = DEFAULT_LANDMARKS
+    scaling: str = "standard"
+    bandwidth: float | str = "median"
+    pilot_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.scaling not in SCALINGS:
+            raise UsageError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}")
+
+
+def sketch(
+    data: Any,
+    *,
+    basis: Basis | Sketch | str | os.PathLike[str] | None = None,
+    m: int = DEFAULT_LANDMARKS,
+    scaling: str = "standard",
+    bandwidth: float | str = "median",
+    pilot_rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    weights: str | None = None,
+    nulls: str = "error",
+    blocks: int = 64,
+    seed: int = 0,
+    precision: str = "float32",
+    threads: int | None = None,
+    batch_rows: int | None = None,
+    progress: Progress | None = None,
+    **source_options: Any,
+) -> Sketch:
+    """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
+
+    `basis` is a Basis, a Sketch whose basis is taken, or the path of a file with either; without it
+    one is made from a pilot sample, for which the source must be readable twice.
+    """
+    known = as_basis(basis)
+    source = open_source(
+        data,
+        columns=columns,
+        exclude=exclude,
+        weights=weights,
+        like=None if known is None else known.columns,
+        **source_options,
+    )
+    options = PassOptions(blocks, seed, precision, nulls, weights)
+    if known is None:
+        wanted = BasisOptions(m, scaling, bandwidth, pilot_rows)
+        known = make_basis(source, wanted, options, threads=threads)
+    return run_pass(source, known, options, threads=threads, batch_rows=batch_rows, progress=progress)
+
+
+def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | None:
+    """Return the basis that a user meant."""
+    if basis is None or isinstance(basis, Basis):
+        return basis
+    return basis.basis if isinstance(basis, Sketch) else load_basis(basis)
+
+
+def make_basis(
+    source: Source,
+    wanted: BasisOptions,
+    options: PassOptions,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Basis:
+    """Make a basis from a pilot of the source that is about to be sketched."""
+    basis = fit_basis(
+        source,
+        **asdict(wanted),
+        seed=options.seed,
+        nulls=options.nulls,
+        threads=threads,
+        progress=progress,
+    )
+    if basis.m < wanted.m:
+        log.warning("only %d rows to choose from: %d landmarks, not %d", basis.m, basis.m, wanted.m)
+    return replace(basis, origin=basis.origin | {"requested": asdict(wanted)})
+
+
+def run_pass(
+    source: Source,
+    basis: Basis,
+    options: PassOptions,
+    *,
+    threads: int | None = None,
+    batch_rows: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Sketch:
+    """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
+
+    Whatever ends the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the
+    checkpoint.
+    """
+    from nysketch.tiles import KernelSummer  # compiles or loads machine code: not for --help
+
+    threads = local.available_threads() if threads is None else threads
+    if threads < 1:
+        raise UsageError(f"the number of threads must be at least 1, not {threads}")
+    summer = KernelSummer(basis, blocks=options.blocks, seed=options.seed, precision=options.precision)
+    worker = _Worker(source, summer, options, batch_rows)
+    total = Tally.zeros(options.blocks, basis.m, basis.d, weighted=source.weights is not None)
+    done: set[int] = set()
+    if checkpoint is not None:
+        total, done = checkpoint.resume(total)
+    rows_done = 0
+
+    def todo() -> Any:
+        nonlocal rows_done
+        for fragment in source.fragments():
+            if fragment.number in done:
+                rows_done += fragment.rows
+            else:
+                yield fragment
+
+    def settings_and(provenance: Provenance) -> Sketch:
+        return Sketch(basis, total, asdict(options), provenance)
+
+    try:
+        for fragment, tally in local.run(worker, todo(), threads=threads):
+            total = total + tally
+            done.add(fragment.number)
+            release = getattr(source, "release", None)
+            if release is not None:
+                release(fragment)
+            rows_done += fragment.rows
+            if progress is not None:
+                progress(rows_done, source.rows)
+            if checkpoint is not None and checkpoint.due():
+                checkpoint.save(settings_and(Provenance()), done)
+    except BaseException:
+        if checkpoint is not None and done:
+            with suppress(OutputError):  # a full disk: the error on its way matters more
+                checkpoint.save(settings_and(Provenance()), done)
+        raise
+    result = settings_and(Provenance.of(source.inputs()))
+    if not result.rows:
+        raise InputError(
+            f"no rows left: {result.dropped_rows:,} were dropped for nulls, NaN or infinities"
+            if result.dropped_rows
+            else "the source has no rows"
+        )
+    return result
+
+
+class _Worker:
+    """Turns one fragment into its tally; buffers are kept per thread."""
+
+    def __init__(
+        self, source: Source, summer: KernelSummer, options: PassOptions, batch_rows: int | None
+    ) -> None:
+        self._source, self._summer, self._options = source, summer, options
+        self._batch_rows = batch_rows
+        self._local = threading.local()
+        ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
+
+    def __call__(self, fragment: Fragment, check: Callable[[], None]) -> Tally:
+        if not hasattr(self._local, "reader"):
+            self._local.reader = ChunkReader(
+                self._source, nulls=self._options.nulls, batch_rows=self._batch_rows
+            )
+            self._local.workspace = self._summer.workspace(self._local.reader.chunk_rows)
+        reader, workspace = self._local.reader, self._local.workspace
+        sums = self._summer.zeros()
+        ranges = ColumnRanges.empty(self._summer.d)
+        dropped = read = 0
+        for chunk in reader.chunks(fragment):
+            check()
+            self._summer.add(chunk.first_row, chunk.rows, chunk.keep, chunk.weights, sums, workspace)
+            ranges = ranges + ColumnRanges(chunk.lower, chunk.upper)
+            dropped += chunk.dropped
+            read += len(chunk.rows)
+        if read != fragment.rows:
+            raise InputError(
+                f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
+                "Was the file changed while it was read?"
+            )
+        return self._tally(sums, ranges, dropped)
+
+    def _tally(self, sums: Any, ranges: ColumnRanges, dropped: int) -> Tally:
+        weighted = self._source.weights is not None
+        grid = grid_exponent(self._options.precision, weighted=weighted)
+        blocks = BlockSums(
+            ExactSum.of(self._summer.kernel_sums(sums), grid_exponent=grid),
+            sums.rows,
+            ExactSum.of(sums.weights, grid_exponent=grid) if weighted else None,
+        )
+        return Tally(blocks, ranges, dropped)
+
+
+# ---- sketching to a file --------------------------------------------------------------------------
+
+IF_EXISTS = ("fail", "skip", "overwrite")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `sketch_to_file` did."""
+
+    sketch: Sketch
+    skipped: bool = False  # the output existed and was up to date
+    resumed_fragments: int = 0
+    unreadable: tuple[str, ...] = ()
+
+
+def sketch_to_file(
+    source: Source,
+    output: Path,
+    *,
+    basis: Basis | None,
+    wanted: BasisOptions,
+    options: PassOptions,
+    if_exists: str = "fail",
+    checkpoint_every: float = 30.0,
+    restart: bool = False,
+    lock_wait: float = 0.0,
+    threads: int | None = None,
+    batch_rows: int | None = None,
+    pilot_progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Sketch a source into `output`, resuming what an earlier run of the same request left behind."""
+    if if_exists not in IF_EXISTS:
+        raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
+    with output_lock(output, wait=lock_wait):
+        if output.exists() and if_exists == "fail":
+            raise OutputError(f"{output}: exists already; see --if-exists skip|overwrite")
+        if output.exists() and if_exists == "skip":
+            return Outcome(_up_to_date(source, output, basis, wanted, options), skipped=True)
+        before = _state(source)
+        checkpoint = None
+        if before is not None:
+            request = _request(source, basis, wanted, options) | {"inputs": before}
+            checkpoint = Checkpoint(output, request, every=checkpoint_every, restart=restart)
+            if checkpoint.partial is not None:
+                basis = checkpoint.partial.basis
+        if basis is None:
+            basis = make_basis(source, wanted, options, threads=threads, progress=pilot_progress)
+        result = run_pass(
+            source,
+            basis,
+            options,
+            threads=threads,
+            batch_rows=batch_rows,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        if _state(source) != before:
+            if checkpoint is not None:
+                checkpoint.remove()
+            raise InputError(
+                "an input changed while it was being read, so the sums belong to no version of it. "
+                "Run the command again once it is complete"
+            )
+        save(result, output)
+        if checkpoint is not None:
+            checkpoint.remove()
+        return Outcome(
+            result,
+            resumed_fragments=0 if checkpoint is None else checkpoint.resumed,
+            unreadable=tuple(map(str, getattr(source, "skipped", ()))),
+        )
+
+
+def _state(source: Source) -> Any:
+    """Return what tells a changed input from an unchanged one; None if there is no going back to it."""
+    state = getattr(source, "state", None)
+    return None if state is None else state()
+
+
+def _request(
+    source: Source, basis: Basis | None, wanted: BasisOptions, options: PassOptions
+) -> dict[str, Any]:
+    return {
+        "basis": asdict(wanted) if basis is None else basis.digest,
+        "columns": [[column.name, column.width] for column in source.columns],
+        "options": asdict(options),
+    }
+
+
+def _up_to_date(
+    source: Source, output: Path, basis: Basis | None, wanted: BasisOptions, options: PassOptions
+) -> Sketch:
+    """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
+    have = load_sketch(output)
+    made = have.basis.origin.get("requested") if basis is None else have.basis.digest
+    stored = {
+        "basis": made,
+        "columns": [[column.name, column.width] for column in have.basis.columns],
+        "options": have.settings,
+        "inputs": have.provenance,
+    }
+    asked = _request(source, basis, wanted, options) | {"inputs": Provenance.of(source.inputs())}
+    different = [name for name, value in asked.items() if stored[name] != value]
+    written = output.stat().st_mtime_ns
+    if any(mtime >= written for _, _, mtime, _ in _state(source) or ()):
+        different.append("modification time of an input")
+    if different:
+        raise OutputError(
+            f"{output}: exists, but was made from something else ({', '.join(sorted(different))} differ). "
+            "Replace it with --if-exists overwrite"
+        )
+    return have
+
+
+# ---- planning -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pass would do, for --dry-run."""
+
+    columns: tuple[Column, ...]
+    rows: int | None
+    fragments: int
+    memory_bytes: int
+    sketch_bytes: int
+
+
+# Interpreter and libraries, as measured: python + numpy + scipy + numba + pyarrow + h5py.
+_BASE_BYTES = 230 << 20
+# Read-ahead, decompressed pages and dictionaries of one Parquet reader.
+_READER_BYTES = 48 << 20
+
+
+def plan(source: Source, m: int, *, blocks: int, threads: int | None, batch_rows: int | None) -> Plan:
+    """Estimate memory and file size without reading any rows."""
+    from nysketch.reading import batch_rows_for, chunk_rows_for
+    from nysketch.tiles import TILE_BYTES
+
+    d = sum(column.width for column in source.columns)
+    threads = threads or local.available_threads()
+    sums, landmarks = 8 * blocks * m, 8 * m * d
+    chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
+    batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
+    per_thread = _READER_BYTES + batch + chunk + TILE_BYTES + 4 * sums
+    return Plan(
+        columns=source.columns,
+        rows=source.rows,
+        fragments=0 if source.rows is None else sum(1 for _ in source.fragments()),
+        memory_bytes=_BASE_BYTES + threads * per_thread + 8 * sums + 4 * landmarks,
+        sketch_bytes=int(1.5 * sums) + landmarks + 4096,
+    )

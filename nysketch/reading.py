@@ -1,0 +1,145 @@
+"""From fragments to chunks: batches of any size → runs of rows of fixed size, checked and numbered.
+
+Chunks are cut at fixed places of a fragment, so that neither the batch size of a reader nor anything
+else about reading can show in the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.errors import InvalidRowsError, UsageError
+from nysketch.sources import Fragment, Source
+
+Floats = NDArray[np.float64]
+
+NULL_POLICIES = ("error", "drop")
+
+
+def chunk_rows_for(d: int) -> int:
+    """Return the rows of a chunk: 4 MiB at most, and enough for runs of rows in every block."""
+    return int(np.clip(2 ** int(np.log2((1 << 19) / d)), 256, 8192)) if d < (1 << 19) else 256
+
+
+def batch_rows_for(d: int) -> int:
+    """Return the default rows of a batch: about 4 MiB of numbers."""
+    return int(np.clip((1 << 19) // d, 1024, 65_536))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows of a fragment; those with `keep` are valid. Views of a reused buffer."""
+
+    first_row: int
+    rows: Floats
+    keep: NDArray[np.bool_]
+    weights: Floats | None
+    lower: Floats
+    upper: Floats
+
+    @property
+    def dropped(self) -> int:
+        """How many rows are not kept."""
+        return len(self.keep) - int(np.count_nonzero(self.keep))
+
+
+class ChunkReader:
+    """Reads fragments of one source as chunks; one per thread, for its buffers."""
+
+    def __init__(self, source: Source, *, nulls: str, batch_rows: int | None = None) -> None:
+        if nulls not in NULL_POLICIES:
+            raise UsageError(f"nulls must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
+        if batch_rows is not None and batch_rows < 1:
+            raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
+        self._source, self._nulls = source, nulls
+        d = sum(column.width for column in source.columns)
+        self._batch_rows = batch_rows or batch_rows_for(d)
+        self.chunk_rows = chunk_rows_for(d)
+        self._rows = np.empty((self.chunk_rows, d), order="F")  # columns arrive one by one
+        self._weights = np.empty(self.chunk_rows) if source.weights is not None else None
+        self._all = np.ones(self.chunk_rows, bool)
+
+    def chunks(self, fragment: Fragment) -> Iterator[Chunk]:
+        """Yield the chunks of a fragment; each is valid until the next is asked for."""
+        filled, done = 0, 0
+        for batch in self._source.read(fragment, self._batch_rows):
+            taken, rows = 0, len(batch)
+            while taken < rows:
+                count = min(rows - taken, self.chunk_rows - filled)
+                into, out = slice(filled, filled + count), slice(taken, taken + count)
+                start = 0
+                for column, array in zip(self._source.columns, batch.values, strict=True):
+                    # a column of width 1 may come as rows or as rows × 1
+                    part = array[out].reshape(count, column.width)
+                    self._rows[into, start : start + column.width] = part
+                    start += column.width
+                if self._weights is not None:
+                    assert batch.weights is not None
+                    self._weights[into] = batch.weights[out].reshape(count)
+                taken += count
+                filled += count
+                if filled == self.chunk_rows:
+                    yield self._chunk(fragment, done, filled)
+                    done, filled = done + filled, 0
+        if filled:
+            yield self._chunk(fragment, done, filled)
+
+    def _chunk(self, fragment: Fragment, offset: int, count: int) -> Chunk:
+        rows = self._rows[:count]
+        weights = None if self._weights is None else self._weights[:count]
+        # NaN and infinities show in the extremes, which are wanted anyway.
+        lower, upper = rows.min(axis=0), rows.max(axis=0)
+        keep = self._all[:count]
+        clean = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
+        if weights is not None:
+            clean = clean and bool(np.isfinite(weights).all()) and bool((weights >= 0).all())
+        if not clean:
+            keep = np.asarray(np.isfinite(rows).all(axis=1))
+            if weights is not None:
+                keep &= np.isfinite(weights)
+                if (weights[keep] < 0).any():
+                    raise InvalidRowsError(
+                        f"{fragment.where}: weights column {self._source.weights!r} has negative "
+                        f"values, such as {weights[keep].min():g}"
+                    )
+            if self._nulls == "error":
+                raise self._diagnose(fragment)
+            lower = rows.min(axis=0, where=keep[:, None], initial=np.inf)
+            upper = rows.max(axis=0, where=keep[:, None], initial=-np.inf)
+        return Chunk(fragment.first_row + offset, rows, keep, weights, lower, upper)
+
+    def _diagnose(self, fragment: Fragment) -> InvalidRowsError:
+        """Read the fragment again and say what is wrong with it, column by column."""
+        columns = [*(column.name for column in self._source.columns)]
+        columns += [name for name in [self._source.weights] if name is not None]
+        counts = {name: np.zeros(3, np.int64) for name in columns}  # nulls, NaN, infinities
+        for batch in self._source.read(fragment, self._batch_rows):
+            arrays = [*batch.values] + ([batch.weights] if batch.weights is not None else [])
+            for name, array, nulls in zip(columns, arrays, batch.nulls, strict=True):
+                if array.dtype.kind != "f":
+                    continue
+                nan, inf = np.isnan(array), np.isinf(array)
+                # a null list is one null and a row of NaN
+                nan_rows = int(nan.sum()) if array.ndim == 1 else int(nan.any(axis=1).sum())
+                counts[name] += [nulls, max(nan_rows - nulls, 0), int(inf.sum())]
+        problems = [
+            f"column {name!r} has "
+            + ", ".join(
+                f"{count:,} {what}"
+                for count, what in zip(found, ("nulls", "NaN", "infinities"), strict=True)
+                if count
+            )
+            for name, found in counts.items()
+            if found.any()
+        ]
+        shown = "; ".join(problems[:5]) + (
+            f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
+        )
+        return InvalidRowsError(
+            f"{fragment.where}: {shown}. Drop such rows with --nulls drop, "
+            "or leave the column out with --exclude"
+        )

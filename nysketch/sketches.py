@@ -1,0 +1,144 @@
+"""Sketch: the algebra. Addition, subtraction, embedding weights, Nyström features.
+
+Bytes are fileformat.py's business, reading data is passes.py's. A sketch is a value: operations
+return new ones. Sums are exact (exact.py), so `a + b == b + a`, `(a + b) - b == a`, and so on hold to
+the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.accumulators import Tally
+from nysketch.basis import Basis
+from nysketch.errors import IncompatibleError, InputError
+from nysketch.provenance import Provenance
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Kernel sums of some rows at the landmarks of a basis, by block, and where the rows came from."""
+
+    basis: Basis
+    tally: Tally
+    settings: dict[str, Any]
+    provenance: Provenance
+
+    @property
+    def rows(self) -> int:
+        """How many rows were summed."""
+        return int(self.tally.blocks.rows.sum())
+
+    @property
+    def dropped_rows(self) -> int:
+        """How many rows were left out because of nulls, NaN or infinities."""
+        return self.tally.dropped
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows carried weights."""
+        return self.tally.blocks.weights is not None
+
+    @property
+    def total_weight(self) -> float:
+        """The sum of the row weights: the number of rows where there are none."""
+        weights = self.tally.blocks.weights
+        return float(self.rows) if weights is None else float(weights.total().high)
+
+    @property
+    def kernel_sums(self) -> Floats:
+        """V = Σ_i w_i k(Z, x_i), one number per landmark."""
+        return self.tally.blocks.sums.total().high
+
+    @property
+    def block_kernel_sums(self) -> Floats:
+        """The kernel sums of each block of rows: blocks × landmarks."""
+        return self.tally.blocks.sums.high
+
+    @property
+    def block_rows(self) -> NDArray[np.int64]:
+        """How many rows each block holds."""
+        return self.tally.blocks.rows
+
+    @property
+    def column_ranges(self) -> tuple[Floats, Floats]:
+        """Smallest and largest value of each feature (after a subtraction: bounds)."""
+        return self.tally.ranges.lower, self.tally.ranges.upper
+
+    @property
+    def rank(self) -> int:
+        """How many Nyström features the landmarks support."""
+        return self.basis.nystrom.rank
+
+    def mean_kernel(self) -> Floats:
+        """V / n, the empirical mean embedding evaluated at the landmarks."""
+        weight = self.total_weight
+        if not weight > 0:
+            raise InputError(
+                f"the sketch holds no rows with positive weight (rows {self.rows}, weight {weight:g})"
+            )
+        return self.kernel_sums / weight
+
+    def mean_features(self) -> Floats:
+        """Return the mean Nyström features of all rows, r numbers."""
+        return self.basis.nystrom.matrix @ self.mean_kernel()
+
+    def embedding_weights(self) -> Floats:
+        """α with Σ_j α_j k(z_j, ·) the projection of the mean embedding on the landmarks' span."""
+        return self.basis.nystrom.matrix.T @ self.mean_features()
+
+    def _require_compatible(self, other: Sketch) -> None:
+        self.basis.require_same(other.basis)
+        for what, mine, theirs, remedy in (
+            (
+                "numbers of blocks",
+                self.tally.blocks.shape[0],
+                other.tally.blocks.shape[0],
+                "sketch both with the same --blocks",
+            ),
+            (
+                "row weights",
+                self.settings.get("weights"),
+                other.settings.get("weights"),
+                "sketch both with the same --weights",
+            ),
+        ):
+            if mine != theirs:
+                raise IncompatibleError(f"the sketches have different {what}: {mine} and {theirs}; {remedy}")
+
+    def _common_settings(self, other: Sketch) -> dict[str, Any]:
+        """Keep what both agree on; of two precisions the lower is what the result has."""
+        settings = {k: v for k, v in self.settings.items() if other.settings.get(k) == v}
+        return settings | {"precision": min(self.settings["precision"], other.settings["precision"])}
+
+    def __add__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._require_compatible(other)
+        return Sketch(
+            self.basis,
+            self.tally + other.tally,
+            self._common_settings(other),
+            self.provenance + other.provenance,
+        )
+
+    def __radd__(self, other: object) -> Sketch:
+        """Let `sum(sketches)` work: it starts from 0."""
+        return self if other == 0 else NotImplemented
+
+    def __sub__(self, other: Sketch) -> Sketch:
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        self._require_compatible(other)
+        return Sketch(
+            self.basis,
+            self.tally - other.tally,
+            self._common_settings(other),
+            self.provenance - other.provenance,
+        )

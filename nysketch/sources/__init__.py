@@ -1,0 +1,134 @@
+"""Sources of rows: `open_source` turns whatever the user has into one.
+
+location.py   paths, globs, directories, URIs → files
+files.py      many files → one source; parquet.py, hdf5.py and dataset.py read one file each
+arrow.py      tables in memory and streams; Arrow types → NumPy
+arrays.py     NumPy arrays
+base.py       the protocol all of them follow, and the choice of columns
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nysketch.basis import Column
+from nysketch.errors import InputError, SchemaError, UsageError
+from nysketch.sources.arrays import ArraySource, array_as_record_batch
+from nysketch.sources.arrow import StreamSource, TableSource
+from nysketch.sources.base import Batch, Fragment, Selection, Source
+from nysketch.sources.files import FilesSource
+
+__all__ = ["Batch", "Fragment", "Selection", "Source", "open_source"]
+
+
+def open_source(
+    data: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    weights: str | None = None,
+    like: Sequence[Column] | None = None,
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+) -> Source:
+    """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
+
+    `like` are the columns of a basis: then exactly these are read.
+    """
+    if like is not None:
+        if columns is not None or exclude:
+            raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
+        columns = [column.name for column in like]
+    selection = Selection(None if columns is None else tuple(columns), tuple(exclude), weights)
+    source = _open(
+        data,
+        selection,
+        like,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
+    )
+    if like is not None:
+        for want, have in zip(like, source.columns, strict=True):
+            if want != have:
+                raise SchemaError(
+                    f"column {want.name!r} has width {have.width}, in the basis it has {want.width}"
+                )
+    for column in source.columns:
+        if column.width == 0:
+            raise SchemaError(f"column {column.name!r} holds no lists to tell its length from")
+    return source
+
+
+def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
+    if isinstance(data, np.ndarray):
+        if selection.weights is not None:
+            raise UsageError("an array has no weights column; use a table")
+        return ArraySource(data, selection, like)
+    if isinstance(data, (str, os.PathLike)):
+        data = [data]
+    if isinstance(data, (list, tuple)) and all(isinstance(x, (str, os.PathLike)) for x in data):
+        paths = [os.fspath(path) for path in data]
+        if not paths:
+            raise UsageError("no inputs were given")
+        if paths == ["-"]:
+            return _standard_input(selection, like)
+        if "-" in paths:
+            raise UsageError("standard input (-) cannot be combined with other inputs")
+        return FilesSource(paths, selection, **file_options)
+    if isinstance(data, pa.RecordBatchReader):
+        return StreamSource(data.schema, data, selection, "stream", _widths(like))
+    if hasattr(data, "__arrow_c_stream__"):
+        if hasattr(data, "__len__"):  # a table, of pyarrow, polars, pandas: it is in memory already
+            return TableSource(pa.table(data), selection)
+        reader = pa.RecordBatchReader.from_stream(data)
+        return StreamSource(reader.schema, reader, selection, "stream", _widths(like))
+    if isinstance(data, Iterable):
+        return _stream_of_batches(iter(data), selection, like)
+    raise UsageError(
+        f"cannot read rows from a {type(data).__name__}: give paths, an array, a table, "
+        "an object with __arrow_c_stream__, or an iterator of batches"
+    )
+
+
+def _widths(like: Sequence[Column] | None) -> dict[str, int]:
+    return {column.name: column.width for column in like or ()}
+
+
+def _standard_input(selection: Selection, like: Sequence[Column] | None) -> StreamSource:
+    try:
+        reader = pa.ipc.open_stream(sys.stdin.buffer)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"standard input: not an Arrow IPC stream: {error}. "
+            "Write one with pyarrow.ipc.new_stream, polars' write_ipc_stream or the like"
+        ) from error
+    return StreamSource(reader.schema, reader, selection, "standard input", _widths(like))
+
+
+def _stream_of_batches(
+    batches: Iterator[Any], selection: Selection, like: Sequence[Column] | None
+) -> StreamSource:
+    def as_record_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        for item in items:
+            if isinstance(item, np.ndarray):
+                yield array_as_record_batch(item, like)
+            elif isinstance(item, pa.RecordBatch):
+                yield item
+            else:
+                yield from pa.table(item).to_batches()
+
+    converted = as_record_batches(batches)
+    first = next(converted, None)
+    if first is None:
+        raise InputError("the iterator yields no batches")
+    every = itertools.chain([first], converted)
+    return StreamSource(first.schema, every, selection, "batches", _widths(like))

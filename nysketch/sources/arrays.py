@@ -1,0 +1,84 @@
+"""NumPy arrays as sources, and as record batches for streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nysketch.basis import Column
+from nysketch.errors import SchemaError
+from nysketch.provenance import Input
+from nysketch.sources.arrow import FRAGMENT_ROWS
+from nysketch.sources.base import Batch, Field, Fragment, Selection
+
+
+def _as_matrix(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
+        raise SchemaError(
+            f"array: shape {array.shape} of {array.dtype}; it must be rows × columns of numbers"
+        )
+    return array.reshape(len(array), -1) if array.ndim == 1 else array
+
+
+class ArraySource:
+    """The rows of a 2-D array; columns are x0, x1, … unless a basis names them."""
+
+    rereadable = True
+    weights = None
+
+    def __init__(self, array: NDArray[Any], selection: Selection, like: Sequence[Column] | None) -> None:
+        self._array = _as_matrix(array)
+        d = self._array.shape[1]
+        known = columns_for(d, like)
+        stops = np.cumsum([column.width for column in known]).tolist()
+        spans = {c.name: slice(stop - c.width, stop) for c, stop in zip(known, stops, strict=True)}
+        fields = {column.name: Field(str(array.dtype), width=column.width) for column in known}
+        names, self.left_out = selection.choose(fields, "array")
+        self.columns = tuple(column for name in names for column in known if column.name == name)
+        self._spans = [spans[column.name] for column in self.columns]
+        self.rows = len(self._array)
+
+    def fragments(self) -> Iterable[Fragment]:
+        """Return ranges of FRAGMENT_ROWS rows."""
+        for number, first in enumerate(range(0, self.rows, FRAGMENT_ROWS)):
+            rows = min(FRAGMENT_ROWS, self.rows - first)
+            yield Fragment(number, first, rows, f"array, rows {first}–{first + rows - 1}")
+
+    def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
+        """Yield views of the array."""
+        end = fragment.first_row + fragment.rows
+        for start in range(fragment.first_row, end, batch_rows):
+            part = self._array[start : min(start + batch_rows, end)]
+            yield Batch([part[:, span] for span in self._spans], None, [0] * len(self._spans))
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return the length of the array; it has no name."""
+        return (Input("array", self.rows),)
+
+
+def columns_for(d: int, like: Sequence[Column] | None) -> tuple[Column, ...]:
+    """Name d unnamed features: as the basis does, or x0, x1, …"""
+    if like is None:
+        return tuple(Column(f"x{i}") for i in range(d))
+    if sum(column.width for column in like) != d:
+        total = sum(column.width for column in like)
+        raise SchemaError(f"array: has {d} columns, the basis has {total}")
+    return tuple(like)
+
+
+def array_as_record_batch(array: NDArray[Any], like: Sequence[Column] | None) -> pa.RecordBatch:
+    """Turn a batch of rows into Arrow, for a stream of arrays."""
+    matrix = _as_matrix(array)
+    columns = columns_for(matrix.shape[1], like)
+    arrays, start = [], 0
+    for column in columns:
+        part = matrix[:, start : start + column.width]
+        flat = pa.array(np.ascontiguousarray(part).reshape(-1))
+        wide = column.width > 1
+        arrays.append(pa.FixedSizeListArray.from_arrays(flat, column.width) if wide else flat)
+        start += column.width
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])

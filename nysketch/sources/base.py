@@ -1,0 +1,159 @@
+"""What every source of rows offers, and how columns are chosen. The formats live next door.
+
+A source is a sequence of fragments, each a run of consecutive rows that one worker reads in batches.
+Rows are numbered over the whole source, so that what happens to a row never depends on who read it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from nysketch.basis import Column
+from nysketch.errors import SchemaError
+from nysketch.provenance import Input
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Rows [first_row, first_row + rows) of a source; `where` is how messages call it."""
+
+    number: int
+    first_row: int
+    rows: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some consecutive rows: one array per chosen column, 1-D or rows × width; nulls are NaN.
+
+    `nulls` counts them per column (the weights, where there are any, come last).
+    """
+
+    values: Sequence[NDArray[Any]]
+    weights: NDArray[Any] | None
+    nulls: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.values[0])
+
+
+class Source(Protocol):
+    """Rows to read."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are read, in this order."""
+        ...
+
+    @property
+    def weights(self) -> str | None:
+        """The column of row weights, if any."""
+        ...
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Which columns are not among `columns`, and why."""
+        ...
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None for a stream."""
+        ...
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether rows can be read more than once."""
+        ...
+
+    def fragments(self) -> Iterable[Fragment]:
+        """Return the fragments in the order of their rows."""
+        ...
+
+    def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
+        """Read a fragment in batches of at most about `batch_rows` rows."""
+        ...
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return what was read, for the sketch's provenance (of a stream: after reading it)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column on offer. `width` is 0 if it cannot be used, None for a list of unknown length."""
+
+    type: str
+    width: int | None = 1
+    left_out: str = ""  # why it is not taken unless named
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which columns the user wants: all numeric ones unless `columns` are named."""
+
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    weights: str | None = None
+
+    def choose(self, fields: Mapping[str, Field], where: str) -> tuple[list[str], dict[str, str]]:
+        """Return the names of the chosen columns in order, and why the others are left out."""
+        for name in (*(self.columns or ()), *self.exclude, *filter(None, [self.weights])):
+            require_field(fields, name, where)
+        if self.weights is not None and fields[self.weights].width != 1:
+            raise SchemaError(
+                f"{where}: weights column {self.weights!r} has type {fields[self.weights].type}; "
+                "it must be numeric"
+            )
+        left_out: dict[str, str] = {}
+        chosen: list[str] = []
+        for name in self.columns if self.columns is not None else fields:
+            field = fields[name]
+            if name in self.exclude:
+                left_out[name] = "excluded"
+            elif name == self.weights:
+                left_out[name] = "row weights"
+            elif self.columns is None and field.left_out:
+                left_out[name] = field.left_out
+            else:
+                chosen.append(name)
+        if not chosen:
+            reasons = shorten(f"{name} ({why})" for name, why in left_out.items())
+            raise SchemaError(
+                f"{where}: no numeric columns to sketch. Left out: {reasons or 'nothing: no columns at all'}"
+            )
+        if len(set(chosen)) < len(chosen):
+            twice = next(name for name in chosen if chosen.count(name) > 1)
+            raise SchemaError(f"column {twice!r} is named twice in --columns")
+        return chosen, left_out
+
+
+def require_field(fields: Mapping[str, Field], name: str, where: str) -> Field:
+    """Return the field `name`, or raise an error that names the likely one."""
+    field = fields.get(name)
+    if field is None:
+        close = difflib.get_close_matches(name, list(fields)[:1000], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; it has {shorten(fields)}"
+        raise SchemaError(f"{where}: no column {name!r}{hint}")
+    return field
+
+
+def require_numeric(field: Field, name: str, where: str) -> None:
+    """Raise a SchemaError unless the field can be read as numbers."""
+    if field.width == 0:
+        raise SchemaError(
+            f"{where}: column {name!r} has type {field.type}, which is not numeric. "
+            f"Leave it out with --exclude {name}, or convert it first"
+        )
+
+
+def shorten(names: Iterable[str], most: int = 8) -> str:
+    """Join names, but never a million of them."""
+    listed = list(names)
+    shown = ", ".join(listed[:most])
+    return shown if len(listed) <= most else f"{shown} and {len(listed) - most:,} more"

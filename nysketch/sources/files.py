@@ -1,0 +1,227 @@
+"""Many files as one source: their fragments in a row, their schemas checked against each other."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+
+from nysketch.basis import Column
+from nysketch.errors import InputError, SchemaError
+from nysketch.provenance import Input
+from nysketch.sources.arrow import choose_columns
+from nysketch.sources.base import (
+    Batch,
+    Field,
+    Fragment,
+    Selection,
+    require_field,
+    require_numeric,
+)
+from nysketch.sources.dataset import DatasetFile
+from nysketch.sources.hdf5 import HDF5File
+from nysketch.sources.location import Location, expand
+from nysketch.sources.parquet import ParquetFile
+
+
+class TableFile(Protocol):
+    """One file of any format."""
+
+    location: Location
+    fragment_rows: list[int]
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The columns on offer."""
+        ...
+
+    def where(self, index: int) -> str:
+        """Return how messages call a fragment."""
+        ...
+
+    def list_width(self, name: str) -> int:
+        """Return the length of the lists in a column."""
+        ...
+
+    def read(
+        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
+    ) -> Iterator[Batch]:
+        """Yield the rows of a fragment."""
+        ...
+
+
+class FilesSource:
+    """The rows of all files that paths, globs, directories and URIs stand for."""
+
+    rereadable = True
+
+    def __init__(
+        self,
+        inputs: Sequence[str],
+        selection: Selection,
+        *,
+        datasets: Sequence[str] = (),
+        allow_external: bool = False,
+        skip_unreadable: bool = False,
+    ) -> None:
+        self._datasets, self._allow_external = datasets, allow_external
+        self.weights = selection.weights
+        self.skipped: list[InputError] = []
+        locations = expand(inputs)
+        files = list(self._open_all(locations, skip_unreadable))
+        if not files:
+            raise self.skipped[0]
+        first = files[0]
+        self.columns, self.left_out = choose_columns(
+            first.fields, selection, str(first.location), first.list_width
+        )
+        for file in files[1:]:
+            self._check(file, first)
+        self._files = files
+        counts = [rows for file in files for rows in file.fragment_rows]
+        self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
+        self._first_fragments = [0, *np.cumsum([len(f.fragment_rows) for f in files]).tolist()]
+        self.rows: int = self._first_rows[-1]
+        if not self.rows:
+            raise InputError(f"{first.location}: there are no rows")
+
+    def _open_all(self, locations: Sequence[Location], skip: bool) -> Iterator[TableFile]:
+        # Footers are small reads that wait for the disk or the network: many at a time.
+        with ThreadPoolExecutor(min(8, len(locations))) as pool:
+            opened = [pool.submit(self._open, location) for location in locations]
+            try:
+                for future in opened:
+                    try:
+                        yield future.result()
+                    except SchemaError:
+                        raise
+                    except InputError as error:
+                        if not skip:
+                            raise
+                        self.skipped.append(error)
+            finally:
+                for future in opened:
+                    future.cancel()
+
+    def _open(self, location: Location) -> TableFile:
+        format = location.format()
+        file: TableFile
+        if format == "parquet":
+            file = ParquetFile(location)
+        elif format == "hdf5":
+            file = HDF5File(location, self._datasets, self.weights, allow_external=self._allow_external)
+        else:
+            file = DatasetFile(location, format)
+        return PartitionedFile(file) if location.partition else file
+
+    def _check(self, file: TableFile, first: TableFile) -> None:
+        """Make sure that a file has the columns of the first, as numbers of the same width."""
+        fields, where = file.fields, str(file.location)
+        for column in self.columns:
+            field = fields.get(column.name)
+            if field is None:
+                raise SchemaError(
+                    f"{where}: no column {column.name!r}, which {first.location} has. "
+                    "Choose columns that all files share with --columns"
+                )
+            if field.width == 0:
+                theirs = first.fields[column.name].type
+                raise SchemaError(
+                    f"{where}: column {column.name!r} has type {field.type}, "
+                    f"in {first.location} it is {theirs}"
+                )
+            if field.width not in (None, column.width):
+                raise SchemaError(
+                    f"{where}: column {column.name!r} has width {field.width}, "
+                    f"in {first.location} it has {column.width}"
+                )
+        if self.weights is not None:
+            require_numeric(require_field(fields, self.weights, where), self.weights, where)
+
+    def fragments(self) -> Iterable[Fragment]:
+        """Return row groups and row ranges, file by file."""
+        number = 0
+        for file in self._files:
+            for index, rows in enumerate(file.fragment_rows):
+                yield Fragment(number, self._first_rows[number], rows, file.where(index))
+                number += 1
+
+    def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
+        """Read one fragment of one file."""
+        which = bisect.bisect_right(self._first_fragments, fragment.number) - 1
+        index = fragment.number - self._first_fragments[which]
+        return self._files[which].read(index, self.columns, self.weights, batch_rows)
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return path, rows, size and digest of each file."""
+        with ThreadPoolExecutor(min(8, len(self._files))) as pool:
+            return tuple(
+                pool.map(lambda file: file.location.fingerprint(sum(file.fragment_rows)), self._files)
+            )
+
+    def state(self) -> list[list[object]]:
+        """Return name, size and modification time of each file: what a changed input changes."""
+        state: list[list[object]] = []
+        for file in self._files:
+            info = file.location.info()
+            state.append([file.location.name, info.size, info.mtime_ns, sum(file.fragment_rows)])
+        return state
+
+
+class PartitionedFile:
+    """A file below directories like `year=2020`, whose keys are columns too (the file's own win)."""
+
+    def __init__(self, file: TableFile) -> None:
+        self._file = file
+        self.location, self.fragment_rows = file.location, file.fragment_rows
+        self.where, self.list_width = file.where, file.list_width
+        self._keys = {k: v for k, v in file.location.partition.items() if k not in file.fields}
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The columns of the file, and those of its path."""
+        keys = {
+            name: Field(
+                f"partition key {text!r}",
+                width=1 if _is_number(text) else 0,
+                left_out="partition key: name it in --columns to use it",
+            )
+            for name, text in self._keys.items()
+        }
+        return {**self._file.fields, **keys}
+
+    def read(
+        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
+    ) -> Iterator[Batch]:
+        """Read what is stored, and repeat the keys beside it."""
+        stored = [column for column in columns if column.name not in self._keys]
+        if not stored:  # some column must be read, for its length
+            numeric = (name for name, field in self._file.fields.items() if field.width == 1)
+            stored = [Column(name) for name in itertools.islice(numeric, 1)]
+        stored_weights = None if weights in self._keys else weights
+        for batch in self._file.read(index, stored, stored_weights, batch_rows):
+            read = dict(
+                zip((c.name for c in stored), zip(batch.values, batch.nulls, strict=False), strict=True)
+            )
+            for name, text in self._keys.items():
+                if _is_number(text):
+                    read[name] = np.full(len(batch), float(text)), 0
+            values, nulls = zip(*(read[column.name] for column in columns), strict=True)
+            weight_values = batch.weights if stored_weights else None
+            if weights is not None:
+                if weight_values is None:
+                    weight_values = read[weights][0]
+                nulls += (batch.nulls[-1] if stored_weights else 0,)
+            yield Batch(values, weight_values, nulls)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,194 @@
+"""HDF5 files: a 2-D data set, or several 1-D ones as columns, in ranges that respect chunks.
+
+HDF5 is a hostile format to read from strangers: links into other files, storage in other files, shapes
+of terabytes in a file of kilobytes. Only hard links are followed, and what is refused is said why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import h5py
+
+from nysketch.basis import Column
+from nysketch.errors import InputError, SchemaError
+from nysketch.sources.base import Batch, Field, shorten
+from nysketch.sources.location import Location
+
+_FRAGMENT_BYTES = 16 << 20
+# HDF5 decompresses whole chunks: one of them is the least that can be held in memory.
+_MAX_CHUNK_BYTES = 128 << 20
+# gzip shrinks zeros about a thousandfold; beyond that the data are declared, not stored.
+_MAX_RATIO = 2000
+_MAX_OBJECTS = 10_000
+
+
+class HDF5File:
+    """The data sets of one HDF5 file that make up a table."""
+
+    def __init__(
+        self, location: Location, datasets: Sequence[str], extra: str | None, *, allow_external: bool
+    ) -> None:
+        self.location, self._allow_external = location, allow_external
+        with self._open() as file:
+            names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
+            names = names or self._find(file)
+            if extra is not None and extra not in names:
+                names.append(extra)  # the weights may lie outside the table
+            found = {name: self._guarded(file, name) for name in names}
+            lengths = {name: dataset.shape[0] for name, dataset in found.items()}
+            if len(set(lengths.values())) > 1:
+                listed = shorten(f"{name} {rows:,}" for name, rows in lengths.items())
+                raise SchemaError(f"{location}: data sets differ in length: {listed}")
+            self.fields: Mapping[str, Field] = {name: _field(dataset) for name, dataset in found.items()}
+            rows = next(iter(lengths.values()))
+            self._chunk_rows = max(d.chunks[0] if d.chunks else 1 for d in found.values())
+            row_bytes = sum(_row_bytes(dataset) for dataset in found.values())
+        step = _aligned(_FRAGMENT_BYTES // max(row_bytes, 1), self._chunk_rows)
+        self._starts = range(0, rows, step)
+        self.fragment_rows = [min(step, rows - start) for start in self._starts]
+
+    def _open(self) -> h5py.File:
+        try:
+            return h5py.File(self.location.local_path or self.location.open(), "r")
+        except OSError as error:
+            raise InputError(
+                f"{self.location}: cannot read as HDF5 (truncated or damaged?): {error}"
+            ) from error
+
+    def _find(self, file: h5py.File) -> list[str]:
+        """Choose the only 2-D numeric data set, or else all 1-D ones if they are equally long."""
+        found = dict(_walk(file))
+        tables = [name for name, (shape, number) in found.items() if number and len(shape) == 2]
+        vectors = [name for name, (shape, number) in found.items() if number and len(shape) == 1]
+        if len(tables) == 1:
+            return tables
+        if not tables and vectors and len({found[name][0] for name in vectors}) == 1:
+            return vectors
+        listed = shorten(f"{name} {shape}" for name, (shape, _) in found.items())
+        raise SchemaError(
+            f"{self.location}: cannot tell which data set to read; name it with --dataset. "
+            f"There are: {listed or 'none'}"
+        )
+
+    def _guarded(self, file: h5py.File, name: str) -> h5py.Dataset:
+        """Return the data set `name`, reached by hard links only and stored in this very file."""
+        where = f"{self.location}, data set {name!r}"
+        node: Any = file
+        for part in PurePosixPath(name).parts:
+            link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+            if link is None:
+                listed = shorten(known for known, _ in _walk(file))
+                raise SchemaError(f"{where}: no such data set; there are: {listed or 'none'}")
+            if not isinstance(link, h5py.HardLink):
+                target = getattr(link, "filename", "") or getattr(link, "path", "")
+                self._refuse(f"{where}: {part!r} is a link to {target!r}, not stored here")
+            try:
+                node = node[part]
+            except (KeyError, OSError, RuntimeError) as error:
+                raise InputError(f"{where}: cannot open: {error}") from error
+        if not isinstance(node, h5py.Dataset):
+            raise SchemaError(f"{where}: is a group, not a data set")
+        if node.shape is None or node.ndim not in (1, 2):
+            raise SchemaError(f"{where}: has shape {node.shape}; it must have 1 or 2 dimensions")
+        if node.is_virtual:
+            self._refuse(f"{where}: is a virtual data set, stored in other files")
+        if node.external:
+            self._refuse(f"{where}: is stored in another file, {node.external[0][0]!r}")
+        if not self._allow_external:
+            self._check_size(node, where)
+        return node
+
+    def _refuse(self, problem: str) -> None:
+        if not self._allow_external:
+            raise InputError(f"{problem}. If you trust this file, use --allow-external")
+
+    def _check_size(self, dataset: h5py.Dataset, where: str) -> None:
+        declared = dataset.size * dataset.dtype.itemsize
+        stored = dataset.id.get_storage_size()
+        if declared > _MAX_RATIO * stored:
+            raise InputError(
+                f"{where}: declares shape {dataset.shape} ({declared:,} bytes) but stores only {stored:,} "
+                "bytes. If this is meant, use --allow-external"
+            )
+        chunk = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
+        if chunk > _MAX_CHUNK_BYTES:
+            raise InputError(
+                f"{where}: has chunks of {chunk:,} bytes, which must be held in memory whole. "
+                "Store it anew with smaller chunks (h5repack), or use --allow-external"
+            )
+
+    def where(self, index: int) -> str:
+        """Return how messages call a fragment."""
+        start = self._starts[index]
+        return f"{self.location}, rows {start}–{start + self.fragment_rows[index] - 1}"
+
+    def list_width(self, name: str) -> int:
+        """Return the width of a data set; it is always known here."""
+        return self.fields[name].width or 0
+
+    def read(
+        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
+    ) -> Iterator[Batch]:
+        """Yield the rows of one range."""
+        names = [*(column.name for column in columns), *filter(None, [weights])]
+        begin = self._starts[index]
+        end = begin + self.fragment_rows[index]
+        step = _aligned(batch_rows, self._chunk_rows)
+        with self._open() as file:
+            datasets = [self._guarded(file, name) for name in names]
+            for start in range(begin, end, step):
+                try:
+                    values = [dataset[start : min(start + step, end)] for dataset in datasets]
+                except OSError as error:
+                    raise InputError(
+                        f"{self.where(index)}: cannot read (truncated or damaged?): {error}"
+                    ) from error
+                weight_values = values.pop() if weights is not None else None
+                yield Batch(values, weight_values, [0] * len(names))
+
+
+def _aligned(rows: int, chunk_rows: int) -> int:
+    """Return the largest multiple of the chunk's rows that is at most `rows`, but at least one chunk."""
+    return max(chunk_rows, rows // chunk_rows * chunk_rows, 1)
+
+
+def _row_bytes(dataset: h5py.Dataset) -> int:
+    return int(dataset.dtype.itemsize * math.prod(dataset.shape[1:]))
+
+
+def _is_number(dataset: h5py.Dataset) -> bool:
+    return dataset.dtype.kind in "biuf"
+
+
+def _field(dataset: h5py.Dataset) -> Field:
+    text = f"{dataset.dtype} {dataset.shape}"
+    if not _is_number(dataset):
+        return Field(text, width=0, left_out=text)
+    return Field(text, width=1 if dataset.ndim == 1 else dataset.shape[1])
+
+
+def _walk(file: h5py.File) -> Iterator[tuple[str, tuple[tuple[int, ...], bool]]]:
+    """Yield name, shape and whether numeric, of the data sets reachable by hard links."""
+    pending = [("", file)]
+    seen: set[tuple[int, int]] = set()
+    while pending and len(seen) < _MAX_OBJECTS:
+        path, group = pending.pop(0)
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                continue
+            try:
+                node = group[name]
+            except (KeyError, OSError, RuntimeError):
+                continue  # damaged: it cannot be the one that is wanted
+            info = h5py.h5o.get_info(node.id)
+            if (info.fileno, info.addr) in seen:
+                continue  # hard links can make circles
+            seen.add((info.fileno, info.addr))
+            if isinstance(node, h5py.Group):
+                pending.append((f"{path}{name}/", node))
+            elif isinstance(node, h5py.Dataset) and node.shape is not None:
+                yield f"{path}{name}", (node.shape, _is_number(node))

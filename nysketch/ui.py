@@ -1,0 +1,111 @@
+"""What people and programs see: tables, JSON, progress bars, log lines.
+
+Results go to stdout, everything else to stderr; control codes only where stderr is a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+SCHEMA_VERSION = 1
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        return f"nysketch: {level}{record.getMessage()}"
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"level": record.levelname.lower(), "message": record.getMessage()}
+        line |= getattr(record, "fields", {})
+        return json.dumps(line, sort_keys=True)
+
+
+class _StderrHandler(logging.Handler):
+    """Writes above a progress bar, not through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tqdm import tqdm
+
+        with tqdm.external_write_mode(file=sys.stderr):
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+def set_up_logging(*, quiet: bool, verbose: bool, log_format: str) -> None:
+    """Send the log to stderr: warnings only if quiet, everything if verbose."""
+    log = logging.getLogger("nysketch")
+    log.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    handler = _StderrHandler()
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())
+    log.handlers = [handler]
+    log.propagate = False
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """Print one object, keys sorted, with the version of its schema."""
+    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **result}, sort_keys=True, allow_nan=False))
+
+
+def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
+    """Print names and values as two aligned columns."""
+    rows = [(name, str(value)) for name, value in fields]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:<{width}}  {value}")
+
+
+def print_table(header: list[str], rows: list[list[str]]) -> None:
+    """Print a table; all columns but the first are numbers."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for row in [header, *rows]:
+        cells = [f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))]
+        click.echo("  " + "  ".join(cells).rstrip())
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people."""
+    value = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+@contextmanager
+def progress_bar(label: str, unit: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a callback (done, total) that draws a bar with rate and time left, on terminals only."""
+    from tqdm import tqdm
+
+    bar: Any = None
+
+    def update(done: int, total: int | None) -> None:
+        nonlocal bar
+        if bar is None:
+            # Rows of a resumed pass were not read now: they must not count as speed.
+            bar = tqdm(
+                desc=label,
+                total=total,
+                unit=unit,
+                unit_scale=True,
+                file=sys.stderr,
+                leave=False,
+                disable=quiet or not sys.stderr.isatty(),
+                dynamic_ncols=True,
+            )
+        bar.update(done - bar.n)
+
+    try:
+        yield update
+    finally:
+        if bar is not None:
+            bar.close()
