@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Knuth's error-free transformation: a + b = total + error, exactly."""
+def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Knuth's error-free transformation: a + b = total + error, exactly. For arrays and for numbers."""
     total = a + b
     b_seen = total - a
     error = (a - (total - b_seen)) + (b - b_seen)
@@ -49,8 +49,8 @@ class ExactSum:
         return cls(rounded, np.zeros_like(rounded))
 
     def __add__(self, other: ExactSum) -> ExactSum:
-        total, error = _two_sum(self.high, other.high)
-        high, low = _two_sum(total, error + (self.low + other.low))
+        total, error = two_sum(self.high, other.high)
+        high, low = two_sum(total, error + (self.low + other.low))
         return ExactSum(high + 0.0, low + 0.0)
 
     def __neg__(self) -> ExactSum:

@@ -11,17 +11,19 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nysketch.accumulators import BlockSums, ColumnRanges, Tally, grid_exponent
-from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis, Column
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.accumulators import ColumnRanges, Tally, grid_exponent
+from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis
 from nysketch.checkpoint import Checkpoint
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.exact import ExactSum
 from nysketch.fileformat import load_basis, load_sketch, save
 from nysketch.locks import output_lock
 from nysketch.pilot import fit_basis
@@ -156,48 +158,47 @@ def run_pass(
     Whatever ends the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the
     checkpoint.
     """
-    from nysketch.tiles import KernelSummer  # compiles or loads machine code: not for --help
+    from nysketch.tiles import KernelSummer, RunningSums  # compiles or loads machine code: not for --help
 
     threads = local.available_threads() if threads is None else threads
     if threads < 1:
         raise UsageError(f"the number of threads must be at least 1, not {threads}")
     summer = KernelSummer(basis, blocks=options.blocks, seed=options.seed, precision=options.precision)
     worker = _Worker(source, summer, options, batch_rows)
-    total = Tally.zeros(options.blocks, basis.m, basis.d, weighted=source.weights is not None)
+    weighted = source.weights is not None
+    total = Tally.zeros(options.blocks, basis.m, basis.d, weighted=weighted)
     done: set[int] = set()
     if checkpoint is not None:
         total, done = checkpoint.resume(total)
-    rows_done = 0
+    running = RunningSums(total.blocks, grid_exponent(options.precision, weighted=weighted))
+    ranges, dropped = total.ranges, total.dropped
+    finished_before = frozenset(done)
+    rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
+    todo = (f for f in source.fragments() if f.number not in finished_before)
+    if progress is not None:
+        progress(rows_done, source.rows)
 
-    def todo() -> Any:
-        nonlocal rows_done
-        for fragment in source.fragments():
-            if fragment.number in done:
-                rows_done += fragment.rows
-            else:
-                yield fragment
-
-    def settings_and(provenance: Provenance) -> Sketch:
-        return Sketch(basis, total, asdict(options), provenance)
+    def so_far(provenance: Provenance) -> Sketch:
+        return Sketch(basis, Tally(running.snapshot(), ranges, dropped), asdict(options), provenance)
 
     try:
-        for fragment, tally in local.run(worker, todo(), threads=threads):
-            total = total + tally
-            done.add(fragment.number)
-            release = getattr(source, "release", None)
-            if release is not None:
-                release(fragment)
-            rows_done += fragment.rows
-            if progress is not None:
-                progress(rows_done, source.rows)
-            if checkpoint is not None and checkpoint.due():
-                checkpoint.save(settings_and(Provenance()), done)
+        # Closing stops the workers: without it, they would finish what they have before an error shows.
+        with closing(local.run(worker, todo, threads=threads)) as finished:
+            for fragment, part in finished:
+                running.add(part.kernel_sums, part.rows, part.weights)
+                ranges, dropped = ranges + part.ranges, dropped + part.dropped
+                done.add(fragment.number)
+                rows_done += fragment.rows
+                if progress is not None:
+                    progress(rows_done, source.rows)
+                if checkpoint is not None and checkpoint.due():
+                    checkpoint.save(so_far(Provenance()), done)
     except BaseException:
         if checkpoint is not None and done:
             with suppress(OutputError):  # a full disk: the error on its way matters more
-                checkpoint.save(settings_and(Provenance()), done)
+                checkpoint.save(so_far(Provenance()), done)
         raise
-    result = settings_and(Provenance.of(source.inputs()))
+    result = so_far(Provenance.of(source.inputs()))
     if not result.rows:
         raise InputError(
             f"no rows left: {result.dropped_rows:,} were dropped for nulls, NaN or infinities"
@@ -207,8 +208,19 @@ def run_pass(
     return result
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What one fragment adds."""
+
+    kernel_sums: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    ranges: ColumnRanges
+    dropped: int
+
+
 class _Worker:
-    """Turns one fragment into its tally; buffers are kept per thread."""
+    """Turns one fragment into its part of the sums; buffers are kept per thread."""
 
     def __init__(
         self, source: Source, summer: KernelSummer, options: PassOptions, batch_rows: int | None
@@ -218,7 +230,7 @@ class _Worker:
         self._local = threading.local()
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
 
-    def __call__(self, fragment: Fragment, check: Callable[[], None]) -> Tally:
+    def __call__(self, fragment: Fragment, check: Callable[[], None]) -> _Part:
         if not hasattr(self._local, "reader"):
             self._local.reader = ChunkReader(
                 self._source, nulls=self._options.nulls, batch_rows=self._batch_rows
@@ -239,17 +251,7 @@ class _Worker:
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
                 "Was the file changed while it was read?"
             )
-        return self._tally(sums, ranges, dropped)
-
-    def _tally(self, sums: Any, ranges: ColumnRanges, dropped: int) -> Tally:
-        weighted = self._source.weights is not None
-        grid = grid_exponent(self._options.precision, weighted=weighted)
-        blocks = BlockSums(
-            ExactSum.of(self._summer.kernel_sums(sums), grid_exponent=grid),
-            sums.rows,
-            ExactSum.of(sums.weights, grid_exponent=grid) if weighted else None,
-        )
-        return Tally(blocks, ranges, dropped)
+        return _Part(self._summer.kernel_sums(sums), sums.rows, sums.weights, ranges, dropped)
 
 
 # ---- sketching to a file --------------------------------------------------------------------------
@@ -365,43 +367,3 @@ def _up_to_date(
             "Replace it with --if-exists overwrite"
         )
     return have
-
-
-# ---- planning -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a pass would do, for --dry-run."""
-
-    columns: tuple[Column, ...]
-    rows: int | None
-    fragments: int
-    memory_bytes: int
-    sketch_bytes: int
-
-
-# Interpreter and libraries, as measured: python + numpy + scipy + numba + pyarrow + h5py.
-_BASE_BYTES = 230 << 20
-# Read-ahead, decompressed pages and dictionaries of one Parquet reader.
-_READER_BYTES = 48 << 20
-
-
-def plan(source: Source, m: int, *, blocks: int, threads: int | None, batch_rows: int | None) -> Plan:
-    """Estimate memory and file size without reading any rows."""
-    from nysketch.reading import batch_rows_for, chunk_rows_for
-    from nysketch.tiles import TILE_BYTES
-
-    d = sum(column.width for column in source.columns)
-    threads = threads or local.available_threads()
-    sums, landmarks = 8 * blocks * m, 8 * m * d
-    chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
-    batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
-    per_thread = _READER_BYTES + batch + chunk + TILE_BYTES + 4 * sums
-    return Plan(
-        columns=source.columns,
-        rows=source.rows,
-        fragments=0 if source.rows is None else sum(1 for _ in source.fragments()),
-        memory_bytes=_BASE_BYTES + threads * per_thread + 8 * sums + 4 * landmarks,
-        sketch_bytes=int(1.5 * sums) + landmarks + 4096,
-    )

@@ -1,13 +1,14 @@
 """The hot loop: kernel sums of many rows at all landmarks. The only place that knows about speed.
 
-For the Gaussian kernel, log2 k(z, x) = x·z − ½|x|² − ½|z|² once rows and landmarks are centred and
-multiplied by √(log2 e)/bandwidth. So a tile of kernel values is one float32 matrix product of rows
-augmented by [−½|x|², 1] with landmarks augmented by [1, −½|z|²], then exp2 in place, then sums in
-float64. Tiles stay in the second-level cache and nothing larger is ever written.
+For the Gaussian kernel, log2 k(z, x) = x·z − ½|z|² − ½|x|² once rows and landmarks are centred and
+multiplied by √(log2 e)/bandwidth. The first two terms are one float32 matrix product, of rows with a 1
+appended and landmarks with −½|z|² appended: a tile. The last is the same for the whole row and joins
+its weight, in float64. So: a tile by BLAS, exp2 in place, weighted sums in float64. Tiles stay in the
+second-level cache and nothing larger is ever written.
 
-The product cancels when a landmark lies far from the centre (|z|² large beside |x − z|²): its error
-is about |z|² · 2**-24. Landmarks beyond NEAR are therefore evaluated from differences in float64,
-a few times slower and always right; usually there are none.
+The product cancels when a landmark lies far from the centre (|z|² large beside |x − z|²). Landmarks
+beyond NEAR are therefore evaluated from differences in float64, a few times slower and always right;
+usually there are none.
 
 Every kernel value depends on its row and its landmark only, not on where in a tile the row stands,
 and is added in float64. So batches, fragments and threads change nothing beyond 1e-15.
@@ -17,6 +18,7 @@ and is added in float64. So batches, fragments and threads change nothing beyond
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -25,23 +27,38 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from nysketch import exact
+from nysketch.accumulators import BlockSums
 from nysketch.basis import Basis
+from nysketch.exact import ExactSum
 
 Floats = NDArray[np.float64]
 
 PRECISIONS = ("float32", "float64")
 
-# ½|z|² log2(e)/bandwidth² up to which the float32 product is used. Half a unit in the last place of
-# 32 is 1e-6 of relative error in the kernel value; we promise 1e-5.
-NEAR = 32.0
+# Landmarks with ½|z|² up to this (|z| up to r = 5.2) go through the float32 product, which is then good
+# to 1e-6. The bound also keeps exp2 simple: a row longer than ROW_RADIUS = r + 15.9 has kernel values
+# below 2**-126 at all of them, so it may be shortened to that length without changing a float32 digit,
+# and then every exponent x·z − ½|z|² lies within ±126, where no overflow or underflow need be caught.
+NEAR = 13.5
+ROW_RADIUS = 21.1
 
 # Rows of a tile: rows × landmarks × 4 bytes ≈ 256 KiB, so that tile and landmarks share an L2 cache of
-# 1 MiB. At m = 1000, 128 rows were 20 % slower and 32 rows 5 %. A function of m alone: the shape of a
-# tile must not differ between machines.
+# 1 MiB; at m = 1000, 128 rows were 20 % slower and 32 rows 5 %. With many features the landmarks
+# themselves outgrow the cache and are fetched anew for every tile, which must then be tall to be worth it:
+# the product at d = 1000 was 1.6 times as fast with 256 rows as with 64. Depends on m and d alone: the
+# shape of a tile must not differ between machines.
 TILE_BYTES = 1 << 18
+_TALLEST_TILE = 2048
 
-# Largest scaled coordinate: a row out there has kernel value 0 at every near landmark, and its square
-# must not overflow float32.
+
+def tile_rows_for(m: int, d: int) -> int:
+    """Return the rows of a tile."""
+    rows = max(TILE_BYTES // (4 * m), min(d // 4, 256))
+    return int(np.clip(rows // 16 * 16, 16, _TALLEST_TILE))
+
+
+# Coordinates are cut off here before they are squared: finite, and far beyond ROW_RADIUS.
 _FAR_AWAY = np.float32(2.0**40)
 
 _FAST = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: sums keep their order
@@ -53,6 +70,21 @@ _C0, _C1, _C2, _C3, _C4, _C5 = (
 _LOWEST = np.float32(-126.0)  # below it float32 has no normal numbers
 _ROUND = np.float32(12582912.0)  # 1.5 · 2**23: adding it leaves the nearest integer in the low bits
 _MANTISSA_BITS = np.int32(23)
+
+
+def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a function without the interpreter lock, and keep the code for the next process if possible."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            kept: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(function)
+        except RuntimeError:
+            # Neither the package's directory nor the home directory can be written, as cron may have it:
+            # every process compiles for itself, which takes some seconds.
+            kept = numba.njit(nogil=True, **options)(function)
+        return kept
+
+    return decorate
 
 
 @intrinsic
@@ -77,15 +109,14 @@ def _bits_float(typing_context: Any, value: Any) -> Any:
 
 @numba.njit(inline="always")
 def _exp2(t):  # type: ignore[no-untyped-def]
-    """2**t for float32 t ≤ 0, to 2.3e-7, branch-free so that loops over it vectorise."""
-    t = max(t, _LOWEST)
+    """2**t for float32 |t| ≤ 126, to 2.3e-7, branch-free so that loops over it vectorise."""
     shifted = t + _ROUND
     f = t - (shifted - _ROUND)
     p = ((((_C5 * f + _C4) * f + _C3) * f + _C2) * f + _C1) * f + _C0
     return _bits_float(np.int32(_float_bits(p) + (_float_bits(shifted) << _MANTISSA_BITS)))  # type: ignore[call-arg]
 
 
-@numba.njit(nogil=True, cache=True)
+@_compiled()
 def deal_blocks(first_row, keep, seed, blocks, order, block_of):  # type: ignore[no-untyped-def]
     """Deal rows to blocks by a hash of seed and global row number, and sort them by block.
 
@@ -117,37 +148,46 @@ def deal_blocks(first_row, keep, seed, blocks, order, block_of):  # type: ignore
     return kept
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _pack(rows, order, count, shift, factor, packed):  # type: ignore[no-untyped-def]
-    """Write the rows `order[:count]`, shifted, scaled and augmented by [−½|x|², 1], as columns."""
-    d = rows.shape[1]
-    norms = packed[d]
-    norms[:count] = 0.0
-    packed[d + 1, :count] = 1.0
-    for k in range(d):
+@_compiled(fastmath=_FAST)
+def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):  # type: ignore[no-untyped-def]
+    """Write the rows `order`, shifted and scaled, as columns; and ½|x|² of each.
+
+    Whole columns are converted in order first, then gathered: both loops are twice as fast as one.
+    """
+    n, count = rows.shape[0], len(order)
+    norms[:n] = 0.0
+    for k in range(rows.shape[1]):
         column, target = rows[:, k], packed[k]
         offset, multiplier = shift[k], factor[k]
+        for i in range(n):
+            x = np.float32((column[i] - offset) * multiplier)
+            scratch[i] = min(max(x, -_FAR_AWAY), _FAR_AWAY)
+        for i in range(n):
+            norms[i] += np.float64(scratch[i]) * np.float64(scratch[i])
         for p in range(count):
-            x = np.float32((column[order[p]] - offset) * multiplier)
-            x = min(max(x, -_FAR_AWAY), _FAR_AWAY)
-            target[p] = x
-            norms[p] -= np.float32(0.5) * x * x
+            target[p] = scratch[order[p]]
+    for p in range(count):
+        half_norms[p] = 0.5 * norms[order[p]]
+        if half_norms[p] > 0.5 * ROW_RADIUS * ROW_RADIUS:
+            shorter = np.float32(ROW_RADIUS / np.sqrt(2.0 * half_norms[p]))
+            for k in range(rows.shape[1]):
+                packed[k, p] *= shorter
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@_compiled(fastmath=_FAST)
 def _exp2_in_place(row):  # type: ignore[no-untyped-def]
     for j in range(len(row)):
         row[j] = _exp2(row[j])
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _add_tile(tile, count, block_of, weights, sums):  # type: ignore[no-untyped-def]
-    """Exponentiate `count` rows of a tile in place and add them to the sums of their blocks.
+@_compiled(fastmath=_FAST)
+def _add_tile(tile, block_of, weights, sums):  # type: ignore[no-untyped-def]
+    """Exponentiate the rows of a tile in place, and add them to the sums of the blocks they belong to.
 
     The exponential and the float64 addition are separate loops because a loop over two widths of
     numbers vectorises at the width of the wider one; four rows at a time halve the traffic of the sums.
     """
-    m = tile.shape[1]
+    count, m = len(block_of), tile.shape[1]
     i = 0
     while i < count:
         total = sums[block_of[i]]
@@ -170,7 +210,7 @@ def _add_tile(tile, count, block_of, weights, sums):  # type: ignore[no-untyped-
             i += 1
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@_compiled(fastmath=_FAST)
 def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponents, sums):  # type: ignore[no-untyped-def]
     """Add the kernel values at the landmarks `far` (d × m), from differences in float64."""
     m = far.shape[1]
@@ -185,7 +225,22 @@ def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponent
         total = sums[block_of[p]]
         weight = weights[p]
         for j in range(m):
-            total[j] += weight * _exp2(np.float32(0.5 * exponents[j]))
+            total[j] += weight * _exp2(max(np.float32(0.5 * exponents[j]), _LOWEST))
+
+
+_two_sum = numba.njit(inline="always")(exact.two_sum)
+
+
+@_compiled()
+def _add_on_grid(terms, grid_exponent, high, low):  # type: ignore[no-untyped-def]
+    """Do what `ExactSum.__add__` does with `ExactSum.of(terms)`, in place and in one sweep."""
+    to_grid, from_grid = 2.0**-grid_exponent, 2.0**grid_exponent
+    for i in range(len(terms)):
+        term = np.rint(terms[i] * to_grid) * from_grid
+        total, error = _two_sum(high[i], term)
+        total, error = _two_sum(total, error + low[i])
+        high[i] = total + 0.0
+        low[i] = error + 0.0
 
 
 class Workspace:
@@ -194,7 +249,11 @@ class Workspace:
     def __init__(self, summer: KernelSummer, chunk_rows: int) -> None:
         self.order = np.empty(chunk_rows, np.int64)
         self.block_of = np.empty(chunk_rows, np.int64)
-        self.packed = np.zeros((summer.d + 2, chunk_rows + summer.tile_rows), np.float32)
+        self.packed = np.zeros((summer.d + 1, chunk_rows + summer.tile_rows), np.float32)
+        self.packed[-1] = 1.0
+        self.scratch = np.empty(chunk_rows, np.float32)
+        self.norms = np.empty(chunk_rows)
+        self.half_norms = np.empty(chunk_rows)
         self.tile = np.empty((summer.tile_rows, len(summer.near)), np.float32)
         self.exponents = np.empty(len(summer.far))
 
@@ -209,6 +268,27 @@ class FragmentSums:
         self.kernel = np.zeros((blocks, m))
         self.rows = np.zeros(blocks, np.int64)
         self.weights = np.zeros(blocks)
+
+
+class RunningSums:
+    """The sums over all fragments so far; `add` is exact, so their order does not matter."""
+
+    def __init__(self, start: BlockSums, grid_exponent: int) -> None:
+        self._grid = grid_exponent
+        self._high, self._low = start.sums.high.copy(), start.sums.low.copy()
+        self._rows = start.rows.copy()
+        self._weights = start.weights
+
+    def add(self, kernel_sums: Floats, rows: NDArray[np.int64], weights: Floats) -> None:
+        """Add the sums of one fragment."""
+        _add_on_grid(kernel_sums.reshape(-1), self._grid, self._high.reshape(-1), self._low.reshape(-1))
+        self._rows += rows
+        if self._weights is not None:
+            self._weights = self._weights + ExactSum.of(weights, grid_exponent=self._grid)
+
+    def snapshot(self) -> BlockSums:
+        """Return the sums as they are now."""
+        return BlockSums(ExactSum(self._high.copy(), self._low.copy()), self._rows.copy(), self._weights)
 
 
 class KernelSummer:
@@ -228,13 +308,13 @@ class KernelSummer:
         half_norms = 0.5 * (Z**2).sum(axis=1)
         self.near = np.flatnonzero(half_norms <= NEAR)
         self.far = np.flatnonzero(half_norms > NEAR)
-        near = Z[self.near]
-        ones = np.ones((len(near), 1))
-        augmented = np.hstack([near, ones, -half_norms[self.near, None]])
-        self._near_matrix = np.ascontiguousarray(augmented.T, dtype=np.float32)
+        offsets = -half_norms[self.near]
+        augmented = np.vstack([Z[self.near].T, offsets])
+        self._near_matrix = np.ascontiguousarray(augmented, dtype=np.float32)
+        # What the landmarks' norms lost in float32 is known, and given back at the end.
+        self._near_factor = np.exp2(offsets - self._near_matrix[-1])
         self._far_matrix = np.ascontiguousarray(Z[self.far].T)
-        per_tile = TILE_BYTES // (4 * basis.m)
-        self.tile_rows = int(np.clip(per_tile // 16 * 16, 16, 2048))
+        self.tile_rows = tile_rows_for(basis.m, basis.d)
 
     def workspace(self, chunk_rows: int) -> Workspace:
         """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
@@ -264,22 +344,26 @@ class KernelSummer:
             return
         near_sums, far_sums = into.kernel[:, : len(self.near)], into.kernel[:, len(self.near) :]
         if len(self.near):
-            self._add_near(rows, count, row_weights, near_sums, ws)
+            self._add_near(rows, order, row_weights, near_sums, ws)
         if len(self.far):
             _add_far(
                 rows, order, count, self._shift, self._factor, self._far_matrix,
                 block_of, row_weights, ws.exponents, far_sums,
             )  # fmt: skip
 
-    def _add_near(self, rows: Floats, count: int, weights: Floats, sums: Floats, ws: Workspace) -> None:
-        _pack(rows, ws.order, count, self._shift, self._factor, ws.packed)
-        step = self.tile_rows
+    def _add_near(
+        self, rows: Floats, order: NDArray[np.int64], weights: Floats, sums: Floats, ws: Workspace
+    ) -> None:
+        count, step = len(order), self.tile_rows
+        half_norms = ws.half_norms[:count]
+        _pack(rows, order, self._shift, self._factor, ws.scratch, ws.norms, ws.packed, half_norms)
+        factors = weights * np.exp2(-half_norms)
         for start in range(0, count, step):
             # Always a whole tile, whatever lies beyond `count`: the matrix product may take another
             # path for other shapes, and then the same row would get another last bit.
             np.matmul(ws.packed[:, start : start + step].T, self._near_matrix, out=ws.tile)
             stop = min(start + step, count)
-            _add_tile(ws.tile, stop - start, ws.block_of[start:stop], weights[start:stop], sums)
+            _add_tile(ws.tile, ws.block_of[start:stop], factors[start:stop], sums)
 
     def _add_reference(
         self, rows: Floats, block_of: NDArray[np.int64], weights: Floats, sums: Floats
@@ -296,6 +380,6 @@ class KernelSummer:
         if self.precision == "float64":
             return sums.kernel
         ordered = np.empty_like(sums.kernel)
-        ordered[:, self.near] = sums.kernel[:, : len(self.near)]
+        ordered[:, self.near] = sums.kernel[:, : len(self.near)] * self._near_factor
         ordered[:, self.far] = sums.kernel[:, len(self.near) :]
         return ordered

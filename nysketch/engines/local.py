@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ def run(
     tasks: Iterable[Task],
     *,
     threads: int,
-) -> Iterator[tuple[Task, Result]]:
+) -> Generator[tuple[Task, Result], None, None]:
     """Yield (task, work(task, check)) as tasks finish, with at most 2 × threads of them in flight.
 
     `work` calls `check` now and then; it raises once the caller has gone away, so that neither an error
