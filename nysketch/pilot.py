@@ -7,19 +7,22 @@ nothing, and a file of ten thousand row groups is not read twice for a thousand 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import DEFAULT_LANDMARKS, Basis
-from nysketch.engines.local import available_threads
+from nysketch.engines import local
 from nysketch.errors import InputError, UsageError
 from nysketch.reading import ChunkReader
 from nysketch.sources import Fragment, Source
 
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+
+# Where nearly all rows are dropped, stop looking for more: the numbers of so many rows take 128 MiB.
+_MAX_DRAWN = 1 << 24
 
 
 def default_pilot_rows(m: int) -> int:
@@ -42,7 +45,7 @@ def fit_basis(
     """Make a basis from a uniform sample of the rows of `source`."""
     if m < 1:
         raise UsageError(f"the number of landmarks must be at least 1, not {m}")
-    wanted = pilot_rows or default_pilot_rows(m)
+    wanted = default_pilot_rows(m) if pilot_rows is None else pilot_rows
     if wanted < m:
         raise UsageError(f"a pilot of {wanted} rows cannot give {m} landmarks")
     rows = read_pilot(source, wanted, at_least=m, seed=seed, nulls=nulls, threads=threads, progress=progress)
@@ -68,20 +71,37 @@ def read_pilot(
             "this source can be read only once, so its landmarks must come from elsewhere: "
             "make a basis with `nysketch basis` and pass it with --basis"
         )
-    draw = wanted
+    if threads is not None and threads < 1:
+        raise UsageError(f"the number of threads must be at least 1, not {threads}")
+    if not source.rows:
+        raise InputError("the source has no rows")
+    draw, most = wanted, min(source.rows, max(wanted, _MAX_DRAWN))
     while True:
-        draw = min(draw, source.rows)
-        numbers = np.sort(
-            np.random.default_rng([seed, 0]).choice(source.rows, draw, replace=False, shuffle=False)
-        )
+        draw = min(draw, most)
+        numbers = draw_rows(source.rows, draw, seed)
         rows = _read_rows(source, numbers, nulls, threads, progress)
-        if len(rows) >= min(at_least, wanted) or draw == source.rows:
+        if len(rows) >= min(at_least, wanted) or draw == most:
             break
         # Mostly nulls: aim at the missing rest, with something to spare.
         draw = int(draw * min(100.0, 1.5 * at_least / max(len(rows), 1))) + 1
     if not len(rows):
-        raise InputError(f"all {source.rows:,} rows hold nulls, NaN or infinities: nothing to sketch")
+        which = f"all {draw:,} rows" if draw == source.rows else f"all {draw:,} rows of the pilot"
+        raise InputError(f"{which} hold nulls, NaN or infinities: nothing to sketch")
     return rows
+
+
+def draw_rows(rows: int, count: int, seed: int) -> NDArray[np.int64]:
+    """Return `count` of the numbers below `rows`, drawn uniformly without replacement, sorted."""
+    rng = np.random.default_rng([seed, 0])
+    if 4 * count > rows:
+        return np.sort(rng.choice(rows, count, replace=False, shuffle=False))
+    # Generator.choice may list all numbers; this needs memory for those drawn only. The first `count`
+    # different ones of a sequence of independent draws are a uniform sample.
+    numbers = np.unique(rng.integers(rows, size=count))
+    while len(numbers) < count:
+        more = rng.integers(rows, size=count - len(numbers))
+        numbers = np.unique(np.concatenate([numbers, more]))
+    return numbers
 
 
 def _read_rows(
@@ -98,10 +118,11 @@ def _read_rows(
         if end > begin:
             tasks.append((fragment, numbers[begin:end]))
 
-    def read(task: tuple[Fragment, NDArray[np.int64]]) -> Floats:
+    def read(task: tuple[Fragment, NDArray[np.int64]], check: Callable[[], None]) -> Floats:
         fragment, wanted = task
-        found = []
+        found = [np.empty((0, sum(column.width for column in source.columns)))]
         for chunk in ChunkReader(source, nulls=nulls).chunks(fragment):
+            check()
             inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row
             inside = inside[inside < len(chunk.rows)]
             found.append(chunk.rows[inside[chunk.keep[inside]]])
@@ -109,15 +130,12 @@ def _read_rows(
                 break  # the rest of the fragment holds no row of the pilot
         return np.concatenate(found)
 
-    parts = []
-    with ThreadPoolExecutor(threads or available_threads()) as pool:
-        futures = [pool.submit(read, task) for task in tasks]
-        try:
-            for done, future in enumerate(futures, start=1):
-                parts.append(future.result())
-                if progress is not None:
-                    progress(done, len(tasks))
-        finally:
-            for future in futures:
-                future.cancel()
-    return np.concatenate(parts)
+    if progress is not None:
+        progress(0, len(tasks))
+    parts: dict[int, Floats] = {}
+    with closing(local.run(read, tasks, threads=threads or local.available_threads())) as finished:
+        for (fragment, _), rows in finished:
+            parts[fragment.number] = rows
+            if progress is not None:
+                progress(len(parts), len(tasks))
+    return np.concatenate([parts[number] for number in sorted(parts)])

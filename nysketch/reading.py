@@ -21,13 +21,16 @@ NULL_POLICIES = ("error", "drop")
 
 
 def chunk_rows_for(d: int) -> int:
-    """Return the rows of a chunk: 4 MiB at most, and enough for runs of rows in every block."""
-    return int(np.clip(2 ** int(np.log2((1 << 19) / d)), 256, 8192)) if d < (1 << 19) else 256
+    """Return the rows of a chunk: about 8 MiB, but enough for every block to get some."""
+    return int(np.clip((1 << 20) // d // 256 * 256, 256, 8192))
 
 
 def batch_rows_for(d: int) -> int:
-    """Return the default rows of a batch: about 4 MiB of numbers."""
-    return int(np.clip((1 << 19) // d, 1024, 65_536))
+    """Return the default rows of a batch: about 16 MiB.
+
+    A batch costs some ten microseconds per column whatever its size, so wide tables want many rows.
+    """
+    return int(np.clip((1 << 21) // d, 1024, 65_536))
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class ChunkReader:
                 for column, array in zip(self._source.columns, batch.values, strict=True):
                     # a column of width 1 may come as rows or as rows × 1
                     part = array[out].reshape(count, column.width)
-                    self._rows[into, start : start + column.width] = part
+                    with np.errstate(over="ignore"):  # of long doubles: infinities, which are found below
+                        self._rows[into, start : start + column.width] = part
                     start += column.width
                 if self._weights is not None:
                     assert batch.weights is not None
@@ -89,7 +93,8 @@ class ChunkReader:
             yield self._chunk(fragment, done, filled)
 
     def _chunk(self, fragment: Fragment, offset: int, count: int) -> Chunk:
-        rows = self._rows[:count]
+        # A part of the buffer is no longer contiguous, for which the hot loop would be compiled again.
+        rows = self._rows if count == self.chunk_rows else np.asfortranarray(self._rows[:count])
         weights = None if self._weights is None else self._weights[:count]
         # NaN and infinities show in the extremes, which are wanted anyway.
         lower, upper = rows.min(axis=0), rows.max(axis=0)
@@ -122,10 +127,10 @@ class ChunkReader:
             for name, array, nulls in zip(columns, arrays, batch.nulls, strict=True):
                 if array.dtype.kind != "f":
                     continue
-                nan, inf = np.isnan(array), np.isinf(array)
-                # a null list is one null and a row of NaN
-                nan_rows = int(nan.sum()) if array.ndim == 1 else int(nan.any(axis=1).sum())
-                counts[name] += [nulls, max(nan_rows - nulls, 0), int(inf.sum())]
+                with np.errstate(over="ignore"):
+                    values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
+                nan, inf = np.isnan(values).any(axis=1), np.isinf(values).any(axis=1)
+                counts[name] += [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
         problems = [
             f"column {name!r} has "
             + ", ".join(

@@ -1,7 +1,7 @@
 """Sources of rows: `open_source` turns whatever the user has into one.
 
 location.py   paths, globs, directories, URIs → files
-files.py      many files → one source; parquet.py, hdf5.py and dataset.py read one file each
+files.py      many files → one source; parquet.py, feather.py, csv.py and hdf5.py read one file each
 arrow.py      tables in memory and streams; Arrow types → NumPy
 arrays.py     NumPy arrays
 base.py       the protocol all of them follow, and the choice of columns
@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,13 @@ def open_source(
 
     `like` are the columns of a basis: then exactly these are read.
     """
+    columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
     if like is not None:
         if columns is not None or exclude:
             raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
         columns = [column.name for column in like]
+        if weights in columns:
+            raise UsageError(f"column {weights!r} belongs to the basis, so it cannot be the row weights")
     selection = Selection(None if columns is None else tuple(columns), tuple(exclude), weights)
     source = _open(
         data,
@@ -63,9 +66,21 @@ def open_source(
                     f"column {want.name!r} has width {have.width}, in the basis it has {want.width}"
                 )
     for column in source.columns:
+        if column.width == 0 and source.rows is None:
+            raise UsageError(
+                f"column {column.name!r} of a stream holds lists of unknown length: "
+                "make a basis with `nysketch basis` and pass it with --basis"
+            )
         if column.width == 0:
-            raise SchemaError(f"column {column.name!r} holds no lists to tell its length from")
+            raise SchemaError(
+                f"column {column.name!r} holds no lists to tell its length from. "
+                f"Leave it out with --exclude {column.name}"
+            )
     return source
+
+
+def _listed(names: Sequence[str] | None) -> Sequence[str] | None:
+    return [names] if isinstance(names, str) else names
 
 
 def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
@@ -83,20 +98,33 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
             return _standard_input(selection, like)
         if "-" in paths:
             raise UsageError("standard input (-) cannot be combined with other inputs")
-        return FilesSource(paths, selection, **file_options)
+        return FilesSource(paths, selection, widths=_widths(like), **file_options)
     if isinstance(data, pa.RecordBatchReader):
         return StreamSource(data.schema, data, selection, "stream", _widths(like))
     if hasattr(data, "__arrow_c_stream__"):
         if hasattr(data, "__len__"):  # a table, of pyarrow, polars, pandas: it is in memory already
-            return TableSource(pa.table(data), selection)
-        reader = pa.RecordBatchReader.from_stream(data)
+            return TableSource(_as_table(data), selection, _widths(like))
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowException as error:
+            raise InputError(f"stream: cannot read as a table: {error}") from error
         return StreamSource(reader.schema, reader, selection, "stream", _widths(like))
-    if isinstance(data, Iterable):
+    if isinstance(data, Iterable) and not isinstance(data, (Mapping, bytes)):
         return _stream_of_batches(iter(data), selection, like)
     raise UsageError(
         f"cannot read rows from a {type(data).__name__}: give paths, an array, a table, "
         "an object with __arrow_c_stream__, or an iterator of batches"
     )
+
+
+def _as_table(data: Any) -> pa.Table:
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UsageError(
+            f"cannot make a table of a {type(data).__name__}: {error}. "
+            "Batches are arrays, tables or record batches; paths are given as a list"
+        ) from error
 
 
 def _widths(like: Sequence[Column] | None) -> dict[str, int]:
@@ -124,7 +152,7 @@ def _stream_of_batches(
             elif isinstance(item, pa.RecordBatch):
                 yield item
             else:
-                yield from pa.table(item).to_batches()
+                yield from _as_table(item).to_batches()
 
     converted = as_record_batches(batches)
     first = next(converted, None)

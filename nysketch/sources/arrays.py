@@ -21,7 +21,18 @@ def _as_matrix(array: NDArray[Any]) -> NDArray[Any]:
         raise SchemaError(
             f"array: shape {array.shape} of {array.dtype}; it must be rows × columns of numbers"
         )
-    return array.reshape(len(array), -1) if array.ndim == 1 else array
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _plain(part: NDArray[Any]) -> NDArray[Any]:
+    """Return what is masked as NaN: NumPy drops masks without a word."""
+    if isinstance(part, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(part.astype(np.float64), np.nan))
+    return part
+
+
+def _masked_rows(part: NDArray[Any]) -> int:
+    return int(np.ma.getmaskarray(part).any(axis=1).sum()) if isinstance(part, np.ma.MaskedArray) else 0
 
 
 class ArraySource:
@@ -53,7 +64,8 @@ class ArraySource:
         end = fragment.first_row + fragment.rows
         for start in range(fragment.first_row, end, batch_rows):
             part = self._array[start : min(start + batch_rows, end)]
-            yield Batch([part[:, span] for span in self._spans], None, [0] * len(self._spans))
+            columns = [part[:, span] for span in self._spans]
+            yield Batch([_plain(column) for column in columns], None, [_masked_rows(c) for c in columns])
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the length of the array; it has no name."""
@@ -74,6 +86,9 @@ def array_as_record_batch(array: NDArray[Any], like: Sequence[Column] | None) ->
     """Turn a batch of rows into Arrow, for a stream of arrays."""
     matrix = _as_matrix(array)
     columns = columns_for(matrix.shape[1], like)
+    matrix = _plain(matrix)
+    if not matrix.dtype.isnative or matrix.dtype.itemsize > 8:  # which Arrow does not know
+        matrix = matrix.astype(np.float64)
     arrays, start = [], 0
     for column in columns:
         part = matrix[:, start : start + column.width]

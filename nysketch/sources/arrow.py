@@ -5,7 +5,9 @@ Nulls become NaN, and their count travels along. What can be viewed without copy
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,22 @@ from numpy.typing import NDArray
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
-from nysketch.sources.base import Batch, Field, Fragment, Selection, require_field, require_numeric
+from nysketch.sources.base import (
+    Batch,
+    Field,
+    Fragment,
+    Selection,
+    require_field,
+    require_numeric,
+    require_same,
+)
 
 # Rows per fragment of sources that have no fragments of their own.
 FRAGMENT_ROWS = 1 << 16
+# A fragment of a stream is held in memory, so wide rows make it shorter.
+_HELD_BYTES = 16 << 20
+# The name under which pandas stores an index that has none.
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -38,7 +52,7 @@ def field_of(kind: pa.DataType) -> Field:
     text = str(kind)
     if _is_number(kind):
         return Field(text)
-    if pa.types.is_fixed_size_list(kind) and _is_number(kind.value_type):
+    if pa.types.is_fixed_size_list(kind) and kind.list_size and _is_number(kind.value_type):
         return Field(text, width=kind.list_size)
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_number(kind.value_type):
         if pa.types.is_floating(kind.value_type):
@@ -51,18 +65,28 @@ def field_of(kind: pa.DataType) -> Field:
 def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
     """Return the fields of a schema; two columns of one name cannot be told apart."""
     fields: dict[str, Field] = {}
-    for field in schema:
-        if field.name in fields:
-            raise SchemaError(f"{where}: there are two columns {field.name!r}; rename one")
-        fields[field.name] = field_of(field.type)
+    try:
+        known = [(field.name, field_of(field.type)) for field in schema]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: damaged: the name of a column is no text: {error}") from error
+    for name, field in known:
+        if name in fields:
+            raise SchemaError(f"{where}: there are two columns {name!r}; rename one")
+        fields[name] = field
+        if _PANDAS_INDEX.fullmatch(name) and field.width:
+            why = "an index of pandas: name it in --columns to use it"
+            fields[name] = replace(field, left_out=why)
     return fields
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    """Return the array without dictionary, where nulls can hide both in the indices and the values."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _values(array: pa.Array) -> NDArray[Any]:
     """Return numbers as a NumPy array; nulls as NaN."""
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        return _values(array.dictionary_decode())
     if pa.types.is_decimal(kind):
         array = array.cast(pa.float64())
     elif pa.types.is_boolean(kind):
@@ -71,9 +95,10 @@ def _values(array: pa.Array) -> NDArray[Any]:
 
 
 def to_numpy(array: pa.Array, column: Column, where: str) -> tuple[NDArray[Any], int]:
-    """Return a column as an array (1-D, or rows × width for lists) and the number of its nulls."""
+    """Return a column as an array (1-D, or rows × width for lists) and its number of rows with nulls."""
     kind = array.type
     if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        array = _decoded(array)
         return _values(array), array.null_count
     lengths = pc.list_value_length(array)
     bad = pc.not_equal(lengths, column.width)
@@ -83,22 +108,23 @@ def to_numpy(array: pa.Array, column: Column, where: str) -> tuple[NDArray[Any],
             f"{where}: column {column.name!r} has a list of length {lengths[at].as_py()} where others "
             f"have {column.width}; all must be of one length. Leave it out with --exclude {column.name}"
         )
-    flat = array.flatten()  # skips null lists
-    inner = _values(flat)
-    nulls = array.null_count + flat.null_count
+    flat = _decoded(array.flatten())  # skips null lists
+    inner = _values(flat).reshape(-1, column.width)
+    nulls = array.null_count
+    if flat.null_count:
+        holes = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, column.width)
+        nulls += int(holes.any(axis=1).sum())
     if not array.null_count:
-        return inner.reshape(-1, column.width), nulls
+        return inner, nulls
     values = np.full((len(array), column.width), np.nan)
-    values[array.is_valid().to_numpy(zero_copy_only=False)] = inner.reshape(-1, column.width)
+    values[array.is_valid().to_numpy(zero_copy_only=False)] = inner
     return values, nulls
 
 
 def list_width(array: pa.Array | pa.ChunkedArray) -> int | None:
     """Return the length of the first list that is not null, or None if there is none."""
-    for length in pc.list_value_length(array):
-        if length.is_valid:
-            return int(length.as_py())
-    return None
+    lengths = pc.drop_null(pc.list_value_length(array))
+    return int(lengths[0].as_py()) if len(lengths) else None
 
 
 def as_batch(batch: pa.RecordBatch, columns: Sequence[Column], weights: str | None, where: str) -> Batch:
@@ -136,11 +162,13 @@ class TableSource:
 
     rereadable = True
 
-    def __init__(self, table: pa.Table, selection: Selection, name: str = "table") -> None:
-        self._table, self._name = table, name
-        fields = fields_of(table.schema, name)
+    def __init__(self, table: pa.Table, selection: Selection, widths: Mapping[str, int]) -> None:
+        self._table, self._name = table, "table"
         self.columns, self.left_out = choose_columns(
-            fields, selection, name, lambda column: list_width(table.column(column)) or 0
+            fields_of(table.schema, self._name),
+            selection,
+            self._name,
+            lambda column: list_width(table.column(column)) or widths.get(column, 0),
         )
         self.weights = selection.weights
         self.rows = len(table)
@@ -162,11 +190,24 @@ class TableSource:
         return (Input(self._name, self.rows),)
 
 
+def held_rows_for(d: int) -> int:
+    """Return how many rows of a stream make a fragment: a power of two, and 16 MiB of numbers at most."""
+    rows = max(_HELD_BYTES // (8 * max(d, 1)), 1)
+    return min(max(1 << (rows.bit_length() - 1), 1 << 8), FRAGMENT_ROWS)
+
+
+@dataclass(frozen=True)
+class HeldFragment(Fragment):
+    """A fragment that carries its rows, since nobody else will have them again."""
+
+    batches: tuple[pa.RecordBatch, ...]
+
+
 class StreamSource:
     """Record batches that pass by once: standard input, a reader, an iterator.
 
-    Fragments of FRAGMENT_ROWS rows are cut out of it whatever the sizes of its batches, so that the
-    sketch does not depend on them. A fragment holds its rows until it is read.
+    Fragments of a fixed number of rows are cut out of it whatever the sizes of its batches, so that the
+    sketch does not depend on them.
     """
 
     rows = None
@@ -180,13 +221,14 @@ class StreamSource:
         name: str,
         widths: Mapping[str, int],
     ) -> None:
-        self._batches, self._name, self._selection = batches, name, selection
+        self._batches, self._name, self._schema = batches, name, schema
+        self._fields = fields_of(schema, name)
         self.columns, self.left_out = choose_columns(
-            fields_of(schema, name), selection, name, lambda column: widths.get(column, 0)
+            self._fields, selection, name, lambda column: widths.get(column, 0)
         )
         self.weights = selection.weights
+        self._fragment_rows = held_rows_for(sum(column.width for column in self.columns))
         self._seen = 0
-        self._held: dict[int, pa.Table] = {}
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield fragments as the stream delivers them."""
@@ -195,34 +237,46 @@ class StreamSource:
         rows = 0
         try:
             for batch in self._batches:
-                held.append(batch.select(names))
-                rows += len(batch)
-                while rows >= FRAGMENT_ROWS:
-                    table = pa.Table.from_batches(held)
-                    yield self._hold(table.slice(0, FRAGMENT_ROWS))
-                    held = table.slice(FRAGMENT_ROWS).to_batches()
-                    rows -= FRAGMENT_ROWS
+                self._check(batch.schema, self._seen + rows)
+                batch = batch.select(names)
+                batch.validate(full=True)  # Arrow would follow offsets to anywhere
+                while rows + len(batch) >= self._fragment_rows:
+                    missing = self._fragment_rows - rows
+                    yield self._hold([*held, batch.slice(0, missing)])
+                    held, rows, batch = [], 0, batch.slice(missing)
+                if len(batch):
+                    held.append(batch)
+                    rows += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
                 f"{self._name}: the stream broke after {self._seen + rows:,} rows: {error}"
             ) from error
         if rows:
-            yield self._hold(pa.Table.from_batches(held))
+            yield self._hold(held)
 
-    def _hold(self, table: pa.Table) -> Fragment:
-        first, number = self._seen, self._seen // FRAGMENT_ROWS
-        self._seen += len(table)
-        self._held[number] = table
-        return Fragment(number, first, len(table), f"{self._name}, rows {first}–{self._seen - 1}")
+    def _check(self, schema: pa.Schema, row: int) -> None:
+        """Make sure that a batch has the columns of the first; an iterator may yield anything."""
+        if schema.equals(self._schema):
+            return
+        chosen = [*self.columns, *(Column(name) for name in filter(None, [self.weights]))]
+        where = f"{self._name}, the batch from row {row} on"
+        fields = fields_of(schema, where)
+        require_same(fields, chosen, where, first=self._fields, first_where="the first batch")
+
+    def _hold(self, batches: list[pa.RecordBatch]) -> Fragment:
+        first, number = self._seen, self._seen // self._fragment_rows
+        rows = sum(map(len, batches))
+        self._seen += rows
+        where = f"{self._name}, rows {first}–{self._seen - 1}"
+        return HeldFragment(number, first, rows, where, tuple(batches))
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
-        """Yield the rows held for this fragment."""
-        for batch in self._held[fragment.number].to_batches(max_chunksize=batch_rows):
-            yield as_batch(batch, self.columns, self.weights, fragment.where)
-
-    def release(self, fragment: Fragment) -> None:
-        """Forget the rows of a fragment that has been dealt with."""
-        self._held.pop(fragment.number, None)
+        """Yield the rows that the fragment carries."""
+        assert isinstance(fragment, HeldFragment)
+        for batch in fragment.batches:
+            for start in range(0, len(batch), batch_rows):
+                part = batch.slice(start, batch_rows)
+                yield as_batch(part, self.columns, self.weights, fragment.where)
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the stream's name and how many rows it had."""

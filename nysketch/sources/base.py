@@ -32,7 +32,7 @@ class Fragment:
 class Batch:
     """Some consecutive rows: one array per chosen column, 1-D or rows × width; nulls are NaN.
 
-    `nulls` counts them per column (the weights, where there are any, come last).
+    `nulls` counts, per column, the rows with any (the weights, where there are any, come last).
     """
 
     values: Sequence[NDArray[Any]]
@@ -150,6 +150,35 @@ def require_numeric(field: Field, name: str, where: str) -> None:
             f"{where}: column {name!r} has type {field.type}, which is not numeric. "
             f"Leave it out with --exclude {name}, or convert it first"
         )
+
+
+def require_same(
+    fields: Mapping[str, Field],
+    columns: Iterable[Column],
+    where: str,
+    *,
+    first: Mapping[str, Field],
+    first_where: str,
+) -> None:
+    """Raise a SchemaError unless `columns`, chosen from `first`, are here too, as numbers as wide."""
+    for column in columns:
+        field = fields.get(column.name)
+        if field is None:
+            raise SchemaError(
+                f"{where}: no column {column.name!r}, which {first_where} has. "
+                "Choose columns that all share with --columns"
+            )
+        if field.width == 0:
+            raise SchemaError(
+                f"{where}: column {column.name!r} has type {field.type}, "
+                f"in {first_where} it is {first[column.name].type}. "
+                f"Leave it out with --exclude {column.name}, or convert it first"
+            )
+        if field.width not in (None, column.width):
+            raise SchemaError(
+                f"{where}: column {column.name!r} has width {field.width}, "
+                f"in {first_where} it has {column.width}. Leave it out with --exclude {column.name}"
+            )
 
 
 def shorten(names: Iterable[str], most: int = 8) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import bisect
-import itertools
-import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -22,8 +21,10 @@ from nysketch.sources.base import (
     Selection,
     require_field,
     require_numeric,
+    require_same,
 )
-from nysketch.sources.dataset import DatasetFile
+from nysketch.sources.csv import CSVFile
+from nysketch.sources.feather import FeatherFile
 from nysketch.sources.hdf5 import HDF5File
 from nysketch.sources.location import Location, expand
 from nysketch.sources.parquet import ParquetFile
@@ -68,6 +69,7 @@ class FilesSource:
         datasets: Sequence[str] = (),
         allow_external: bool = False,
         skip_unreadable: bool = False,
+        widths: Mapping[str, int],
     ) -> None:
         self._datasets, self._allow_external = datasets, allow_external
         self.weights = selection.weights
@@ -77,11 +79,23 @@ class FilesSource:
         if not files:
             raise self.skipped[0]
         first = files[0]
-        self.columns, self.left_out = choose_columns(
-            first.fields, selection, str(first.location), first.list_width
-        )
+        where = str(first.location)
+
+        def width_of(name: str) -> int:
+            found = (_list_width(file, name) for file in files)  # the first may hold nulls only
+            return next((width for width in found if width), widths.get(name, 0))
+
+        offered = first.fields
+        self.columns, self.left_out = choose_columns(offered, selection, where, width_of)
         for file in files[1:]:
-            self._check(file, first)
+            fields = file.fields
+            require_same(fields, self.columns, str(file.location), first=offered, first_where=where)
+            if self.weights is not None:
+                field = require_field(fields, self.weights, str(file.location))
+                require_numeric(field, self.weights, str(file.location))
+            if selection.columns is None:
+                only_here = (n for n, field in fields.items() if n not in offered and not field.left_out)
+                self.left_out |= dict.fromkeys(only_here, f"not in {where}")
         self._files = files
         counts = [rows for file in files for rows in file.fragment_rows]
         self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
@@ -115,33 +129,11 @@ class FilesSource:
             file = ParquetFile(location)
         elif format == "hdf5":
             file = HDF5File(location, self._datasets, self.weights, allow_external=self._allow_external)
+        elif format == "feather":
+            file = FeatherFile(location)
         else:
-            file = DatasetFile(location, format)
+            file = CSVFile(location)
         return PartitionedFile(file) if location.partition else file
-
-    def _check(self, file: TableFile, first: TableFile) -> None:
-        """Make sure that a file has the columns of the first, as numbers of the same width."""
-        fields, where = file.fields, str(file.location)
-        for column in self.columns:
-            field = fields.get(column.name)
-            if field is None:
-                raise SchemaError(
-                    f"{where}: no column {column.name!r}, which {first.location} has. "
-                    "Choose columns that all files share with --columns"
-                )
-            if field.width == 0:
-                theirs = first.fields[column.name].type
-                raise SchemaError(
-                    f"{where}: column {column.name!r} has type {field.type}, "
-                    f"in {first.location} it is {theirs}"
-                )
-            if field.width not in (None, column.width):
-                raise SchemaError(
-                    f"{where}: column {column.name!r} has width {field.width}, "
-                    f"in {first.location} it has {column.width}"
-                )
-        if self.weights is not None:
-            require_numeric(require_field(fields, self.weights, where), self.weights, where)
 
     def fragments(self) -> Iterable[Fragment]:
         """Return row groups and row ranges, file by file."""
@@ -173,6 +165,14 @@ class FilesSource:
         return state
 
 
+def _list_width(file: TableFile, name: str) -> int:
+    """Return the width of a column in one file; 0 where it cannot be told."""
+    field = file.fields.get(name)
+    if field is None:
+        return 0
+    return file.list_width(name) if field.width is None else field.width
+
+
 class PartitionedFile:
     """A file below directories like `year=2020`, whose keys are columns too (the file's own win)."""
 
@@ -189,7 +189,9 @@ class PartitionedFile:
             name: Field(
                 f"partition key {text!r}",
                 width=1 if _is_number(text) else 0,
-                left_out="partition key: name it in --columns to use it",
+                left_out="partition key: name it in --columns to use it"
+                if _is_number(text)
+                else "partition key, not a number",
             )
             for name, text in self._keys.items()
         }
@@ -200,28 +202,35 @@ class PartitionedFile:
     ) -> Iterator[Batch]:
         """Read what is stored, and repeat the keys beside it."""
         stored = [column for column in columns if column.name not in self._keys]
-        if not stored:  # some column must be read, for its length
-            numeric = (name for name, field in self._file.fields.items() if field.width == 1)
-            stored = [Column(name) for name in itertools.islice(numeric, 1)]
         stored_weights = None if weights in self._keys else weights
-        for batch in self._file.read(index, stored, stored_weights, batch_rows):
-            read = dict(
-                zip((c.name for c in stored), zip(batch.values, batch.nulls, strict=False), strict=True)
-            )
+        if not stored and stored_weights is not None:  # a batch needs a column, for its length
+            stored = [Column(stored_weights)]
+        names = [column.name for column in stored]
+        for batch in self._stored_batches(index, stored, stored_weights, batch_rows):
+            rows = len(batch)
+            read = dict(zip(names, zip(batch.values, batch.nulls, strict=False), strict=False))
             for name, text in self._keys.items():
                 if _is_number(text):
-                    read[name] = np.full(len(batch), float(text)), 0
+                    read[name] = np.full(rows, float(text)), 0
             values, nulls = zip(*(read[column.name] for column in columns), strict=True)
-            weight_values = batch.weights if stored_weights else None
+            weight_values = batch.weights
             if weights is not None:
                 if weight_values is None:
                     weight_values = read[weights][0]
                 nulls += (batch.nulls[-1] if stored_weights else 0,)
             yield Batch(values, weight_values, nulls)
 
+    def _stored_batches(
+        self, index: int, stored: Sequence[Column], weights: str | None, batch_rows: int
+    ) -> Iterator[Batch]:
+        if stored:
+            yield from self._file.read(index, stored, weights, batch_rows)
+            return
+        rows = self.fragment_rows[index]
+        for start in range(0, rows, batch_rows):  # keys only: how many rows is all there is to know
+            yield Batch([np.empty((min(batch_rows, rows - start), 0))], None, [0])
+
 
 def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    # Not all that float() takes: 2024_01 is a month, not a number.
+    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?", text) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +25,8 @@ _MAX_CHUNK_BYTES = 128 << 20
 # gzip shrinks zeros about a thousandfold; beyond that the data are declared, not stored.
 _MAX_RATIO = 2000
 _MAX_OBJECTS = 10_000
+# What h5py raises for damaged files, depending on which part is damaged.
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError)
 
 
 class HDF5File:
@@ -33,7 +36,7 @@ class HDF5File:
         self, location: Location, datasets: Sequence[str], extra: str | None, *, allow_external: bool
     ) -> None:
         self.location, self._allow_external = location, allow_external
-        with self._open() as file:
+        with self._open() as file, _damage(f"{location}"):
             names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
             names = names or self._find(file)
             if extra is not None and extra not in names:
@@ -46,8 +49,8 @@ class HDF5File:
             self.fields: Mapping[str, Field] = {name: _field(dataset) for name, dataset in found.items()}
             rows = next(iter(lengths.values()))
             self._chunk_rows = max(d.chunks[0] if d.chunks else 1 for d in found.values())
-            row_bytes = sum(_row_bytes(dataset) for dataset in found.values())
-        step = _aligned(_FRAGMENT_BYTES // max(row_bytes, 1), self._chunk_rows)
+            self._row_bytes = max(sum(_row_bytes(dataset) for dataset in found.values()), 1)
+        step = _aligned(_FRAGMENT_BYTES // self._row_bytes, self._chunk_rows)
         self._starts = range(0, rows, step)
         self.fragment_rows = [min(step, rows - start) for start in self._starts]
 
@@ -61,14 +64,16 @@ class HDF5File:
 
     def _find(self, file: h5py.File) -> list[str]:
         """Choose the only 2-D numeric data set, or else all 1-D ones if they are equally long."""
-        found = dict(_walk(file))
+        found, links = dict(_walk(file)), []
+        if not self._allow_external:
+            links = [f"{name} (a link)" for name in file if not _is_hard(file, name)]
         tables = [name for name, (shape, number) in found.items() if number and len(shape) == 2]
         vectors = [name for name, (shape, number) in found.items() if number and len(shape) == 1]
         if len(tables) == 1:
             return tables
         if not tables and vectors and len({found[name][0] for name in vectors}) == 1:
             return vectors
-        listed = shorten(f"{name} {shape}" for name, (shape, _) in found.items())
+        listed = shorten([f"{name} {shape}" for name, (shape, _) in found.items()] + links)
         raise SchemaError(
             f"{self.location}: cannot tell which data set to read; name it with --dataset. "
             f"There are: {listed or 'none'}"
@@ -78,7 +83,7 @@ class HDF5File:
         """Return the data set `name`, reached by hard links only and stored in this very file."""
         where = f"{self.location}, data set {name!r}"
         node: Any = file
-        for part in PurePosixPath(name).parts:
+        for part in PurePosixPath("/", name).parts[1:]:
             link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
             if link is None:
                 listed = shorten(known for known, _ in _walk(file))
@@ -86,14 +91,12 @@ class HDF5File:
             if not isinstance(link, h5py.HardLink):
                 target = getattr(link, "filename", "") or getattr(link, "path", "")
                 self._refuse(f"{where}: {part!r} is a link to {target!r}, not stored here")
-            try:
+            with _damage(where):
                 node = node[part]
-            except (KeyError, OSError, RuntimeError) as error:
-                raise InputError(f"{where}: cannot open: {error}") from error
         if not isinstance(node, h5py.Dataset):
             raise SchemaError(f"{where}: is a group, not a data set")
-        if node.shape is None or node.ndim not in (1, 2):
-            raise SchemaError(f"{where}: has shape {node.shape}; it must have 1 or 2 dimensions")
+        if node.shape is None or node.ndim not in (1, 2) or 0 in node.shape[1:]:
+            raise SchemaError(f"{where}: has shape {node.shape}; it must have 1 or 2 dimensions, and columns")
         if node.is_virtual:
             self._refuse(f"{where}: is a virtual data set, stored in other files")
         if node.external:
@@ -108,7 +111,8 @@ class HDF5File:
 
     def _check_size(self, dataset: h5py.Dataset, where: str) -> None:
         declared = dataset.size * dataset.dtype.itemsize
-        stored = dataset.id.get_storage_size()
+        # What is stored cannot be more than the file holds, whatever the file says.
+        stored = min(dataset.id.get_storage_size(), dataset.file.id.get_filesize())
         if declared > _MAX_RATIO * stored:
             raise InputError(
                 f"{where}: declares shape {dataset.shape} ({declared:,} bytes) but stores only {stored:,} "
@@ -137,18 +141,26 @@ class HDF5File:
         names = [*(column.name for column in columns), *filter(None, [weights])]
         begin = self._starts[index]
         end = begin + self.fragment_rows[index]
-        step = _aligned(batch_rows, self._chunk_rows)
+        # Tall chunks of few columns each: rather decompress them again than hold them all.
+        step = min(
+            _aligned(batch_rows, self._chunk_rows), max(_MAX_CHUNK_BYTES // self._row_bytes, batch_rows)
+        )
         with self._open() as file:
             datasets = [self._guarded(file, name) for name in names]
             for start in range(begin, end, step):
-                try:
+                with _damage(self.where(index)):
                     values = [dataset[start : min(start + step, end)] for dataset in datasets]
-                except OSError as error:
-                    raise InputError(
-                        f"{self.where(index)}: cannot read (truncated or damaged?): {error}"
-                    ) from error
                 weight_values = values.pop() if weights is not None else None
                 yield Batch(values, weight_values, [0] * len(names))
+
+
+@contextmanager
+def _damage(where: str) -> Iterator[None]:
+    """Turn what h5py raises into an error that names the place."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise InputError(f"{where}: cannot read (truncated or damaged?): {error}") from error
 
 
 def _aligned(rows: int, chunk_rows: int) -> int:
@@ -161,29 +173,38 @@ def _row_bytes(dataset: h5py.Dataset) -> int:
 
 
 def _is_number(dataset: h5py.Dataset) -> bool:
-    return dataset.dtype.kind in "biuf"
+    return _type(dataset)[0] in "biuf"
+
+
+def _type(dataset: h5py.Dataset) -> tuple[str, str]:
+    """Return the kind of the type, as NumPy abbreviates it, and its name; HDF5 has types NumPy has not."""
+    try:
+        return dataset.dtype.kind, str(dataset.dtype)
+    except TypeError:
+        return "?", "unknown type"
 
 
 def _field(dataset: h5py.Dataset) -> Field:
-    text = f"{dataset.dtype} {dataset.shape}"
+    text = f"{_type(dataset)[1]} {dataset.shape}"
     if not _is_number(dataset):
         return Field(text, width=0, left_out=text)
     return Field(text, width=1 if dataset.ndim == 1 else dataset.shape[1])
+
+
+def _is_hard(group: h5py.Group, name: str) -> bool:
+    return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
 def _walk(file: h5py.File) -> Iterator[tuple[str, tuple[tuple[int, ...], bool]]]:
     """Yield name, shape and whether numeric, of the data sets reachable by hard links."""
     pending = [("", file)]
     seen: set[tuple[int, int]] = set()
-    while pending and len(seen) < _MAX_OBJECTS:
+    while pending and len(seen) < _MAX_OBJECTS:  # groups upon groups cannot keep us for ever
         path, group = pending.pop(0)
         for name in group:
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            if not _is_hard(group, name):
                 continue
-            try:
-                node = group[name]
-            except (KeyError, OSError, RuntimeError):
-                continue  # damaged: it cannot be the one that is wanted
+            node = group[name]
             info = h5py.h5o.get_info(node.id)
             if (info.fileno, info.addr) in seen:
                 continue  # hard links can make circles

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -31,6 +31,7 @@ SUFFIXES = {
     ".csv": "csv",
 }
 _MAGIC = {b"PAR1": "parquet", b"PARE": "parquet", b"\x89HDF": "hdf5", b"ARRO": "feather"}
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # of CSV, as pyarrow tells it from the name
 _GLOB = frozenset("*?[")
 _DIGESTED_BYTES = 1 << 16
 
@@ -69,32 +70,38 @@ class Location:
             raise InputError(f"{self}: cannot look up: {error}") from error
         if info.type == pafs.FileType.NotFound:
             raise InputError(f"{self}: no such file")
+        if info.type != pafs.FileType.File:
+            raise InputError(f"{self}: not a regular file; give an Arrow stream on standard input, as -")
         return info
 
     def fingerprint(self, rows: int) -> Input:
         """Return size and a digest of both ends, where all formats keep what changes with them."""
         info = self.info()
-        with self.open() as file:
-            sha = hashlib.sha256(file.read(_DIGESTED_BYTES))
-            if info.size > _DIGESTED_BYTES:
-                file.seek(max(_DIGESTED_BYTES, info.size - _DIGESTED_BYTES))
-                sha.update(file.read(_DIGESTED_BYTES))
+        try:
+            with self.open() as file:
+                sha = hashlib.sha256(file.read(_DIGESTED_BYTES))
+                if info.size > _DIGESTED_BYTES:
+                    file.seek(max(_DIGESTED_BYTES, info.size - _DIGESTED_BYTES))
+                    sha.update(file.read(_DIGESTED_BYTES))
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self}: cannot read: {error}") from error
         return Input(self.name, rows, info.size, sha.hexdigest()[:32])
 
     def format(self) -> str:
         """Tell the format from the first bytes, or from the name where they say nothing."""
-        suffixes = PurePosixPath(self.path).suffixes
-        by_name = next((SUFFIXES[s] for s in reversed(suffixes) if s in SUFFIXES), None)
+        by_name = _format_of_name(PurePosixPath(self.path))
         try:
             if self.info().size == 0:
                 raise InputError(f"{self}: the file is empty (0 bytes)")
             with self.open() as file:
                 start = file.read(4)
-        except OSError as error:
+        except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self}: cannot open: {error}") from error
         found = _MAGIC.get(bytes(start))
         if found is None and by_name in (None, "parquet", "feather"):
             kind = "not a Parquet, HDF5, Feather or CSV file" if by_name is None else f"not a {by_name} file"
+            if bytes(start) == b"\xff\xff\xff\xff":
+                kind = "an Arrow stream, not a file with a footer; give it on standard input, as -"
             raise InputError(f"{self}: {kind}: it starts with {bytes(start)!r}")
         return found or str(by_name)
 
@@ -102,78 +109,109 @@ class Location:
 def expand(inputs: Sequence[str]) -> list[Location]:
     """Return the files that paths, globs, directories and URIs stand for, in a stable order."""
     locations = [location for text in inputs for location in _expand_one(text)]
-    seen: set[str] = set()
+    seen: dict[tuple[str, str], str] = {}
     for location in locations:
-        if location.path in seen:
-            raise UsageError(f"{location}: given twice; its rows would be counted twice")
-        seen.add(location.path)
+        local = location.local_path
+        key = location.filesystem.type_name, location.path if local is None else os.path.realpath(local)
+        if key in seen:
+            also = "" if seen[key] == location.name else f", also as {seen[key]}"
+            raise UsageError(f"{location}: given twice{also}; its rows would be counted twice")
+        seen[key] = location.name
     return locations
 
 
-def _expand_one(text: str) -> Iterator[Location]:
+def _expand_one(text: str) -> list[Location]:
     if "://" in text:
-        yield from _expand_uri(text)
-        return
+        return list(_expand_uri(text))
     local = pafs.LocalFileSystem()
+    try:
+        paths = _expand_local(text)
+    except OSError as error:
+        raise InputError(f"{text}: cannot look up: {error}") from error
+    return [Location(local, os.fspath(Path(path).absolute()), path) for path in paths]
+
+
+def _expand_local(text: str) -> list[str]:
     if _GLOB & set(text) and not Path(text).exists():
         # Path.glob takes no absolute patterns.
-        matches = glob.glob(text, recursive=True)  # noqa: PTH207
-        found = sorted(path for path in matches if Path(path).is_file())
+        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
+        found = [path for path in matches if Path(path).is_file()]
+        if "**" not in text:  # which matches what is in the directories too
+            found += [file for path in matches if Path(path).is_dir() for file in _data_below(Path(path))]
         if not found:
             raise InputError(f"{text}: no files match")
-        for path in found:
-            yield Location(local, os.fspath(Path(path).absolute()), path)
-    elif Path(text).is_dir():
-        root = Path(text)
-        found = sorted(
-            os.fspath(path)
-            for path in root.rglob("*")
-            if path.is_file() and _is_data(PurePosixPath(path.relative_to(root)))
-        )
+        return sorted(found)
+    if Path(text).is_dir():
+        found = _data_below(Path(text))
         if not found:
             raise InputError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
-        for path in found:
-            yield Location(local, os.fspath(Path(path).absolute()), path)
-    else:
-        yield Location(local, os.fspath(Path(text).absolute()), text)
+        return found
+    return [text]
+
+
+def _data_below(root: Path) -> list[str]:
+    return sorted(
+        os.fspath(path)
+        for path in root.rglob("*")
+        if path.is_file() and _is_data(PurePosixPath(path.relative_to(root)))
+    )
 
 
 def _expand_uri(uri: str) -> Iterator[Location]:
     scheme = uri.split("://", 1)[0] + "://"
+    name = _without_secrets(uri)
+    before, slash, rest = uri.removeprefix(scheme).partition("/")
+    encoded = scheme + before + slash + rest.replace("[", "%5B").replace("]", "%5D")
     try:
-        filesystem, path = pafs.FileSystem.from_uri(uri)
+        filesystem, path = pafs.FileSystem.from_uri(encoded)
         # Everything before the first pattern is a directory to list.
         parts = path.split("/")
         fixed = next((i for i, part in enumerate(parts) if _GLOB & set(part)), len(parts))
         base = "/".join(parts[:fixed])
         info = filesystem.get_file_info(base)
         if info.type != pafs.FileType.Directory:
-            yield Location(filesystem, path, uri)
+            yield Location(filesystem, path, name)
             return
         listing = filesystem.get_file_info(pafs.FileSelector(base, recursive=True))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{uri}: cannot open: {error}") from error
+        raise InputError(f"{name}: cannot open: {str(error).replace(encoded, name)}") from None
     files = [info.path for info in listing if info.type == pafs.FileType.File]
     if fixed < len(parts):
         files = [file for file in files if _matches(file.split("/"), parts)]
     else:
         files = [file for file in files if _is_data(PurePosixPath(file[len(base) :].lstrip("/")))]
     if not files:
-        raise InputError(f"{uri}: no files match" if fixed < len(parts) else f"{uri}: no data files")
+        raise InputError(f"{name}: no files match" if fixed < len(parts) else f"{name}: no data files")
     for file in sorted(files):
         yield Location(filesystem, file, scheme + file)
 
 
+def _without_secrets(uri: str) -> str:
+    """Return the URI without user, password and options: it ends up in messages and sketches."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def _matches(parts: list[str], patterns: list[str]) -> bool:
-    return len(parts) == len(patterns) and all(
-        fnmatch.fnmatchcase(part, pattern) for part, pattern in zip(parts, patterns, strict=True)
-    )
+    if patterns[:1] == ["**"]:  # any number of directories, also none
+        return any(_matches(parts[i:], patterns[1:]) for i in range(len(parts) + 1))
+    if not parts or not patterns:
+        return not parts and not patterns
+    return fnmatch.fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
+
+
+def _format_of_name(path: PurePosixPath) -> str | None:
+    """Return the format that a name promises; `x.csv.gz` is CSV, `x.parquet.tmp` is nothing."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-2:-1] == [".csv"] and suffixes[-1] in _COMPRESSED:
+        return "csv"
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
 def _is_data(path: PurePosixPath) -> bool:
     """Skip what writers leave beside the data: names that start with `_` or a dot."""
     hidden = any(part[0] in "._" and "=" not in part for part in path.parts)
-    return not hidden and any(suffix in SUFFIXES for suffix in path.suffixes)
+    return not hidden and _format_of_name(path) is not None
 
 
 def _suffix_list() -> str:

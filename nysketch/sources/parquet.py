@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -18,6 +19,15 @@ from nysketch.sources.location import Location
 _READ_AHEAD_BYTES = 16 << 20
 
 
+# The file each thread read last, still open: the next row group is most likely in it too, and parsing
+# the footer of a file with a thousand row groups takes longer than reading one of them.
+_last = threading.local()
+
+
+# Damaged names of columns are no UTF-8.
+_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
 class ParquetFile:
     """One Parquet file."""
 
@@ -27,15 +37,28 @@ class ParquetFile:
             self._schema = file.schema_arrow
             metadata = file.metadata
             self.fragment_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        if any(rows < 0 for rows in self.fragment_rows):
+            raise InputError(f"{location}: damaged: a row group declares {min(self.fragment_rows)} rows")
 
     def _open(self, columns: int = 1) -> pq.ParquetFile:
         buffer = min(max(_READ_AHEAD_BYTES // columns, 1 << 15), 1 << 20)
         try:
-            return pq.ParquetFile(self.location.open(), pre_buffer=False, buffer_size=buffer)
-        except (pa.ArrowException, OSError) as error:
+            return pq.ParquetFile(
+                self.location.open(),
+                pre_buffer=False,
+                buffer_size=buffer,
+                page_checksum_verification=True,  # where the writer left checksums
+            )
+        except _DAMAGE as error:
             raise InputError(
                 f"{self.location}: cannot read as Parquet (truncated or damaged?): {error}"
             ) from error
+
+    def _open_or_last(self, columns: int) -> pq.ParquetFile:
+        if getattr(_last, "opened_by", None) is not self:
+            # The old one is closed when its last reader is done with it.
+            _last.file, _last.opened_by = self._open(columns), self
+        return _last.file
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -48,11 +71,16 @@ class ParquetFile:
 
     def list_width(self, name: str) -> int:
         """Return the length of the first list in a column."""
-        with self._open() as file:
-            for batch in file.iter_batches(batch_size=1024, columns=[name], use_threads=False):
-                width = list_width(batch.column(name))
-                if width is not None:
-                    return width
+        try:
+            with self._open() as file:
+                for batch in file.iter_batches(batch_size=1024, columns=[name], use_threads=False):
+                    width = list_width(batch.column(name))
+                    if width is not None:
+                        return width
+        except _DAMAGE as error:
+            raise InputError(
+                f"{self.location}: cannot read column {name!r} (truncated or damaged?): {error}"
+            ) from error
         return 0
 
     def read(
@@ -62,10 +90,9 @@ class ParquetFile:
         names = [*(column.name for column in columns), *filter(None, [weights])]
         where = self.where(index)
         try:
-            with self._open(len(names)) as file:
-                for batch in file.iter_batches(
-                    batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False
-                ):
-                    yield as_batch(batch, columns, weights, where)
-        except (pa.ArrowException, OSError) as error:
+            for batch in self._open_or_last(len(names)).iter_batches(
+                batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False
+            ):
+                yield as_batch(batch, columns, weights, where)
+        except _DAMAGE as error:
             raise InputError(f"{where}: cannot read (truncated or damaged?): {error}") from error

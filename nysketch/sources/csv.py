@@ -1,29 +1,33 @@
-"""CSV and Feather files, as far as pyarrow.dataset reads them: one file is one fragment."""
+"""CSV files, as pyarrow.dataset reads them: one file is one fragment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 
 from nysketch.basis import Column
 from nysketch.errors import InputError
-from nysketch.sources.arrow import as_batch, fields_of, list_width
+from nysketch.sources.arrow import as_batch, fields_of
 from nysketch.sources.base import Batch, Field
 from nysketch.sources.location import Location
 
 
-class DatasetFile:
-    """One file in a format that has no row groups of its own."""
+class CSVFile:
+    """One CSV file."""
 
-    def __init__(self, location: Location, format: str) -> None:
-        self.location, self._format = location, format
+    def __init__(self, location: Location) -> None:
+        self.location = location
         try:
-            self._dataset = ds.dataset(location.path, format=format, filesystem=location.filesystem)
+            self._dataset = self._open(_with_floats(self._open("csv").schema))
             self.fragment_rows = [self._dataset.count_rows()]
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{location}: cannot read as {format}: {error}") from error
+            raise InputError(f"{location}: cannot read as CSV: {error}") from error
+
+    def _open(self, format: str | ds.FileFormat) -> ds.Dataset:
+        return ds.dataset(self.location.path, format=format, filesystem=self.location.filesystem)
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -36,11 +40,8 @@ class DatasetFile:
         return str(self.location)
 
     def list_width(self, name: str) -> int:
-        """Return the length of the first list in a column."""
-        for batch in self._batches([name], 1024):
-            width = list_width(batch.column(name))
-            if width is not None:
-                return width
+        """Return 0: CSV has no lists."""
+        del name
         return 0
 
     def _batches(self, names: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -64,3 +65,9 @@ class DatasetFile:
                 yield as_batch(batch, columns, weights, self.where(index))
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.location}: cannot read: {error}") from error
+
+
+def _with_floats(schema: pa.Schema) -> ds.CsvFileFormat:
+    """Return a format that reads as floats what began as integers: further down there may be fractions."""
+    floats = {field.name: pa.float64() for field in schema if pa.types.is_integer(field.type)}
+    return ds.CsvFileFormat(convert_options=pacsv.ConvertOptions(column_types=floats))

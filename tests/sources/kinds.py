@@ -1,0 +1,145 @@
+"""The same table as every kind of source there is: KINDS maps a name to a function (table, folder) → data."""
+
+import io
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+
+
+def matrix(table):
+    return np.column_stack([column.to_numpy() for column in table.columns])
+
+
+def parquet(table, folder):
+    pq.write_table(table, folder / "one.parquet", row_group_size=170)
+    return str(folder / "one.parquet")
+
+
+def parts(table, folder, pattern="part-{}.parquet"):
+    paths = []
+    for i, start in enumerate(range(0, len(table), 300)):
+        path = folder / "parts" / pattern.format(i)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table.slice(start, 300), path, row_group_size=170)
+        paths.append(str(path))
+    return paths
+
+
+def directory(table, folder):
+    parts(table, folder)
+    (folder / "parts" / "_SUCCESS").touch()
+    (folder / "parts" / ".part-0.parquet.crc").write_bytes(b"crc")
+    (folder / "parts" / "part-0.parquet.tmp").write_bytes(b"half written")
+    return folder / "parts"
+
+
+def glob(table, folder):
+    parts(table, folder)
+    return str(folder / "parts" / "part-*.parquet")
+
+
+def hive(table, folder):
+    parts(table, folder, "year=200{}/part.parquet")
+    return str(folder / "parts")
+
+
+def uri(table, folder):
+    return "file://" + parquet(table, folder)
+
+
+def feather(table, folder):
+    pyarrow.feather.write_feather(table, folder / "one.feather", chunksize=170)
+    return str(folder / "one.feather")
+
+
+def csv(table, folder):
+    pyarrow.csv.write_csv(table, folder / "one.csv")
+    return str(folder / "one.csv")
+
+
+def hdf5_chunked(table, folder):
+    with h5py.File(folder / "chunked.h5", "w") as file:
+        file.create_dataset("x", data=matrix(table), chunks=(96, 2), compression="gzip")
+    return str(folder / "chunked.h5")
+
+
+def hdf5_contiguous(table, folder):
+    with h5py.File(folder / "contiguous.h5", "w") as file:
+        file.create_dataset("x", data=matrix(table))
+    return str(folder / "contiguous.h5")
+
+
+def hdf5_vectors(table, folder):
+    with h5py.File(folder / "vectors.h5", "w") as file:
+        for i, name in enumerate(table.column_names):
+            file.create_dataset(name, data=table[name].to_numpy(), chunks=(50 + 14 * i,))
+    return str(folder / "vectors.h5")
+
+
+def numpy_array(table, folder):
+    return matrix(table)
+
+
+def arrow_table(table, folder):
+    return table
+
+
+class OnlyCapsule:
+    """An object that offers an Arrow stream and nothing else."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def capsule(table, folder):
+    return OnlyCapsule(pa.Table.from_batches(table.to_batches(max_chunksize=90)))
+
+
+def reader(table, folder):
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=333))
+
+
+def arrays(table, folder):
+    return iter(np.array_split(matrix(table), 7))
+
+
+def record_batches(table, folder):
+    return iter(table.to_batches(max_chunksize=11))
+
+
+def stdin(table, folder):
+    return "-"
+
+
+def as_stdin(table):
+    """Return what to put in the place of sys.stdin."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=170)
+    return SimpleNamespace(buffer=io.BytesIO(sink.getvalue()))
+
+
+FILES = (
+    parquet,
+    parts,
+    directory,
+    glob,
+    hive,
+    uri,
+    feather,
+    csv,
+    hdf5_chunked,
+    hdf5_contiguous,
+    hdf5_vectors,
+)
+REREADABLE = (*FILES, numpy_array, arrow_table)
+STREAMS = (capsule, reader, arrays, record_batches, stdin)
+KINDS = {make.__name__: make for make in (*REREADABLE, *STREAMS)}
