@@ -1,0 +1,88 @@
+"""Documentation is true: the command reference, the README's example, the example configurations."""
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nysketch
+from nysketch.cli import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+
+
+def write_months(folder):
+    for seed, month in enumerate(("january", "february")):
+        rows = np.random.default_rng(seed).standard_normal((3000, 3))
+        table = pa.table({f"x{i}": column for i, column in enumerate(rows.T)})
+        pq.write_table(table, folder / f"{month}.parquet")
+
+
+def test_the_command_reference_is_what_help_says():
+    made = runpy.run_path(str(ROOT / "scripts" / "command_reference.py"))["reference"]()
+    stored = (ROOT / "docs" / "commands.md").read_text()
+    assert made == stored, "run: python scripts/command_reference.py"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_readme_names_every_command(command):
+    assert f"`nysketch {command} " in (ROOT / "README.md").read_text()
+
+
+def test_the_python_example_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_months(tmp_path)
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert examples
+    for example in examples:
+        exec(example, {})
+    assert nysketch.load("both.nysk").rows == 6000
+
+
+def test_the_shell_example_of_the_readme_runs(tmp_path):
+    write_months(tmp_path)
+    (tmp_path / "logs").mkdir()
+    pq.write_table(pq.read_table(tmp_path / "january.parquet"), tmp_path / "logs" / "2024-01.parquet")
+    text = (ROOT / "README.md").read_text()
+    section = text[text.index("## Sixty seconds") : text.index("The same in Python")]
+    commands = re.findall(r"^\$ (nysketch .*?)(?:\s+#.*)?$", section, re.MULTILINE)
+    assert len(commands) == 7
+    for command in commands:
+        line = command.replace("nysketch", f"{sys.executable} -m nysketch", 1)
+        subprocess.run(line, shell=True, cwd=tmp_path, check=True, capture_output=True)
+    parts = [nysketch.load(tmp_path / f"{name}.nysk") for name in ("feb", "feb-again")]
+    assert np.array_equal(parts[0].kernel_sums, parts[1].kernel_sums)
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.name)
+def test_every_example_configuration_runs(config, tmp_path):
+    write_months(tmp_path)
+    settings = tomllib.loads(config.read_text())["sketch"]
+    command = [sys.executable, "-m", "nysketch", "--config", str(config), "sketch"]
+    for _ in range(2):  # the second time there is nothing to do
+        subprocess.run([*command, "january.parquet", "-o", "day.nysk"], cwd=tmp_path, check=True)
+    made = nysketch.load(tmp_path / "day.nysk")
+    assert made.basis.m == settings["landmarks"]
+    assert made.basis.scaling == settings["scale"]
+
+
+def test_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == nysketch.__version__
+    assert f"## {nysketch.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_no_path_of_one_machine_is_written_anywhere():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    suspicious = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w")
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in (".py", ".md", ".toml", "") and path.is_file():
+            assert not suspicious.search(path.read_text()), name
