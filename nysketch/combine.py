@@ -11,7 +11,9 @@ from nysketch.locks import output_lock
 from nysketch.sketches import Sketch
 
 
-def merge_files(paths: Sequence[Path], output: Path, *, overwrite: bool) -> tuple[Sketch, list[str]]:
+def merge_files(
+    paths: Sequence[Path], output: Path, *, overwrite: bool, lock_wait: float = 0.0
+) -> tuple[Sketch, list[str]]:
     """Add sketch files into `output`; also return inputs that more than one of them contains."""
     doubled: list[str] = []
 
@@ -19,31 +21,51 @@ def merge_files(paths: Sequence[Path], output: Path, *, overwrite: bool) -> tupl
         doubled.extend(item.path for item in total.provenance.shared_with(part.provenance))
         return total + part
 
-    return _combine(paths, output, add, overwrite=overwrite), doubled
+    return _combine(paths, output, add, overwrite=overwrite, lock_wait=lock_wait), doubled
 
 
 def subtract_files(
-    whole: Path, parts: Sequence[Path], output: Path, *, overwrite: bool
+    whole: Path, parts: Sequence[Path], output: Path, *, overwrite: bool, lock_wait: float = 0.0
 ) -> tuple[Sketch, list[str]]:
     """Subtract sketch files from `whole` into `output`; also return inputs that it did not list."""
 
     def subtract(rest: Sketch, part: Sketch) -> Sketch:
-        if (rest.block_rows < part.block_rows).any():
+        left = rest - part
+        if not _possible(left):
             raise IncompatibleError(
                 f"it is not contained in {whole}: there are {rest.rows:,} rows left to subtract "
                 f"{part.rows:,} from, or other rows"
             )
-        return rest - part
+        return left
 
-    rest = _combine([whole, *parts], output, subtract, overwrite=overwrite)
+    rest = _combine([whole, *parts], output, subtract, overwrite=overwrite, lock_wait=lock_wait)
     return rest, [item.path for item, _ in rest.provenance.removed]
 
 
+def _possible(sketch: Sketch) -> bool:
+    """Tell whether there can be rows with these sums: kernel values are between 0 and 1."""
+    weights = sketch.tally.blocks.weights
+    limits = sketch.block_rows if weights is None else weights.high
+    sums = sketch.block_kernel_sums
+    return bool(
+        sketch.dropped_rows >= 0
+        and (sketch.block_rows >= 0).all()
+        and (limits >= 0).all()
+        and (sums >= 0).all()
+        and (sums <= 1.001 * limits[:, None] + 1e-9).all()  # leaves room for float32
+    )
+
+
 def _combine(
-    paths: Sequence[Path], output: Path, operation: Callable[[Sketch, Sketch], Sketch], *, overwrite: bool
+    paths: Sequence[Path],
+    output: Path,
+    operation: Callable[[Sketch, Sketch], Sketch],
+    *,
+    overwrite: bool,
+    lock_wait: float,
 ) -> Sketch:
     """Fold an operation over sketch files, one in memory at a time, and save the result."""
-    with output_lock(output):
+    with output_lock(output, wait=lock_wait):
         if output.exists() and not overwrite:
             raise OutputError(f"{output}: exists already; see --if-exists overwrite")
         result = load_sketch(paths[0])

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch.atomic import atomic_file
 from nysketch.basis import Basis
 from nysketch.describe import describe
 from nysketch.errors import UsageError
-from nysketch.fileformat import atomic_file
 from nysketch.sketches import Sketch
 
 FORMATS = ("npz", "json", "parquet")
@@ -23,14 +23,16 @@ def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None
     chosen = format or path.suffix.lstrip(".")
     if chosen not in FORMATS:
         raise UsageError(f"{path}: cannot tell the format from the name; use --to {'|'.join(FORMATS)}")
+    arrays = _arrays(thing)
     with atomic_file(path) as file:
         if chosen == "npz":
-            np.savez(file, **_arrays(thing))  # type: ignore[arg-type]
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         elif chosen == "json":
-            lists = {name: array.tolist() for name, array in _arrays(thing).items()}
-            file.write(json.dumps(describe(thing) | {"arrays": lists}, sort_keys=True).encode())
+            lists = {name: array.tolist() for name, array in arrays.items()}
+            text = json.dumps(describe(thing) | {"arrays": lists}, sort_keys=True, allow_nan=False)
+            file.write(text.encode() + b"\n")
         else:
-            _write_landmarks(thing, file)
+            _write_landmarks(thing, arrays, file)
 
 
 def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
@@ -51,7 +53,7 @@ def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _write_landmarks(thing: Sketch | Basis, file: Any) -> None:
+def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], file: Any) -> None:
     """Write one row per landmark: its values in the data's units, its kernel sum and weight."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -67,6 +69,8 @@ def _write_landmarks(thing: Sketch | Basis, file: Any) -> None:
             flat if column.width == 1 else pa.FixedSizeListArray.from_arrays(flat, column.width)
         )
     if isinstance(thing, Sketch):
-        table["kernel_sum"] = pa.array(thing.kernel_sums)
-        table["embedding_weight"] = pa.array(thing.embedding_weights())
+        for name in ("kernel_sum", "embedding_weight"):
+            if name in table:
+                raise UsageError(f"the data has a column {name!r} of its own; use --to npz or --to json")
+            table[name] = pa.array(arrays[f"{name}s"])
     pq.write_table(pa.table(table), file)

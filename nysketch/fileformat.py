@@ -2,8 +2,9 @@
 
 The container is that of safetensors: the length of a JSON header as a little-endian u64, the header,
 then the arrays back to back. On top of it, one canonical-JSON metadata string and a sha256 over the
-header (with the digest's own digits as zeros) and the arrays. A file is accepted only if its header
-is, byte for byte, the header we would write for its content; so every changed bit is noticed.
+header (with the digest's own digits as zeros) and the arrays. A file is accepted only if it is, byte
+for byte, what we would write for its content; so every changed bit is noticed. Since anybody can
+compute a checksum, what the content means is checked as well (`_check_basis`, `_check_sums`).
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch import __version__
 from nysketch.accumulators import Tally
-from nysketch.basis import Basis
-from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError
+from nysketch.atomic import atomic_file
+from nysketch.basis import SCALINGS, Basis
+from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
+from nysketch.exact import ExactSum
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 
@@ -76,18 +77,24 @@ def _bytes(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
+def require_small_header(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Raise an OutputError if the names of columns and inputs are too many for the format."""
+    length = len(_header(_canonical(metadata), arrays, _NO_DIGEST))
+    if length > MAX_HEADER_BYTES:
+        raise OutputError(
+            f"the metadata takes {length:,} bytes, more than the format's {MAX_HEADER_BYTES:,}: "
+            "too many columns; sketch fewer, or put features into one list column"
+        )
+
+
 def _encode(metadata: dict[str, Any], arrays: Arrays) -> Iterator[bytes | memoryview]:
     stored = {
         name: np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         for name, array in arrays.items()
     }
+    require_small_header(metadata, stored)
     text = _canonical(metadata)
     header = _header(text, stored, _digest(text, stored))
-    if len(header) > MAX_HEADER_BYTES:
-        raise OutputError(
-            f"the metadata takes {len(header):,} bytes, more than the format's {MAX_HEADER_BYTES:,}: "
-            "too many columns; sketch fewer, or put features into one list column"
-        )
     yield len(header).to_bytes(8, "little")
     yield header
     for _, array in sorted(stored.items()):
@@ -103,73 +110,58 @@ def _decode(file: BufferedReader, size: int) -> tuple[dict[str, Any], Arrays]:
         raise ValueError("the header does not fit: truncated, or not a nysketch file")
     raw = file.read(header_bytes)
     header = json.loads(raw)
-    if not isinstance(header, dict) or "nysketch" not in header.get("__metadata__", {}):
+    container = header.pop("__metadata__", None) if isinstance(header, dict) else None
+    text = container.get("nysketch") if isinstance(container, dict) else None
+    if not isinstance(text, str):
         raise ValueError("it is not a nysketch file")
-    container = header.pop("__metadata__")
+    metadata = json.loads(text)
+    _check_version(metadata)
+    declared = {name: _declared(name, entry) for name, entry in header.items()}
     # Sizes are checked against the file before anything is allocated.
-    declared = {
-        name: (_DTYPES[entry["dtype"]], [int(n) for n in entry["shape"]]) for name, entry in header.items()
-    }
-    if any(n < 0 for _, shape in declared.values() for n in shape):
-        raise ValueError("a shape is negative")
     total = sum(math.prod(shape) * dtype.itemsize for dtype, shape in declared.values())
     if total != size - 8 - header_bytes:
-        raise ValueError(f"it should have {8 + header_bytes + total:,} bytes and has {size:,}")
+        raise ValueError("its size is not what its header says: truncated?")
     arrays: Arrays = {}
     for name, (dtype, shape) in sorted(declared.items()):
         array = np.empty(shape, dtype)
         if file.readinto(_bytes(array)) != array.nbytes:
             raise ValueError("it ended early")
         arrays[name] = array
-    metadata = container["nysketch"]
-    digest = _digest(metadata, arrays)
-    if raw != _header(metadata, arrays, digest):
+    if raw != _header(text, arrays, _digest(text, arrays)):
         raise ValueError("its checksum does not match its content")
-    return json.loads(metadata), arrays
+    if text != _canonical(metadata):
+        raise ValueError("its metadata is not in canonical form")
+    return metadata, arrays
 
 
-# ---- atomic files ---------------------------------------------------------------------------------
+def _declared(name: str, entry: dict[str, Any]) -> tuple[np.dtype[Any], list[int]]:
+    """Return type and shape of an array as the header declares them."""
+    dtype, shape = _DTYPES.get(entry["dtype"]), entry["shape"]
+    if dtype is None:
+        raise ValueError(f"array {name!r} has an unknown type")
+    if not all(_is_count(n) for n in shape):
+        raise ValueError(f"array {name!r} has an impossible shape")
+    return dtype, shape
 
 
-@contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file that appears at `path` complete or not at all."""
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as error:
-        raise OutputError(f"{path}: cannot write here: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        raise OutputError(
-            f"{path}: cannot write: {error.strerror or error}. What was there before is untouched"
-        ) from error
-    finally:
-        with suppress(FileNotFoundError):
-            Path(temporary).unlink()
+def _check_version(metadata: Any) -> None:
+    """Refuse the future before anything else of it is looked at."""
+    version = metadata["format_version"]
+    if not _is_count(version) or version == 0:
+        raise ValueError("its format version is not a number")
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"it has format version {version}, and nysketch {__version__} reads up to {FORMAT_VERSION}. "
+            "Upgrade nysketch"
+        )
 
 
-def _umask() -> int:
-    """Return the process's umask; there is no way to read it without setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _is_count(value: Any) -> bool:
+    """Tell a non-negative 64-bit integer from everything else JSON has, `true` included."""
+    return type(value) is int and 0 <= value < 2**63
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the new name survive a power cut, where the file system can."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+# ---- files: --------------------------------------------------------------------------------------
 
 
 def write_parts(path: Path, metadata: dict[str, Any], arrays: Arrays) -> None:
@@ -184,19 +176,22 @@ def read_parts(path: Path, kinds: tuple[str, ...]) -> tuple[dict[str, Any], Arra
     try:
         with path.open("rb") as file:
             metadata, arrays = _decode(file, os.fstat(file.fileno()).st_size)
-            version, kind = metadata["format_version"], metadata["kind"]
+            kind = str(metadata["kind"])
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptSketchError(f"{path}: not a usable sketch file: {error}") from error
-    if version > FORMAT_VERSION:
-        raise CorruptSketchError(
-            f"{path}: format version {version}; this nysketch {__version__} reads up to "
-            f"{FORMAT_VERSION}. Upgrade nysketch"
-        )
+    except _DAMAGE as error:
+        raise CorruptSketchError(f"{path}: not a usable sketch file: {_reason(error)}") from error
     if kind not in kinds:
-        raise CorruptSketchError(f"{path}: holds a {kind}, not a {' or a '.join(kinds)}")
+        raise CorruptSketchError(f"{path}: holds a {kind:.20}, not a {' or a '.join(kinds)}")
     return metadata, arrays
+
+
+# What reading parts that do not fit together can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
+
+
+def _reason(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 # ---- sketches and bases ---------------------------------------------------------------------------
@@ -219,33 +214,125 @@ def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], 
 
 def sketch_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Sketch:
     """Rebuild a sketch; raise ValueError or a kin where the parts do not fit together."""
-    basis = Basis.from_parts(metadata["basis"], arrays)
-    tally = Tally.from_arrays(arrays, dropped=int(metadata["dropped_rows"]))
-    if tally.blocks.shape[1] != basis.m or tally.ranges.lower.shape != (basis.d,):
-        raise ValueError("sums do not fit the landmarks")
+    basis = _basis_from_parts(metadata, arrays)
+    tally = Tally.from_arrays(arrays, dropped=metadata["dropped_rows"])
     provenance = Provenance.from_description(metadata["provenance"])
-    return Sketch(basis, tally, dict(metadata["settings"]), provenance)
+    sketch = Sketch(basis, tally, dict(metadata["settings"]), provenance)
+    _check_sums(sketch)
+    return sketch
+
+
+def _basis_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Basis:
+    try:
+        basis = Basis.from_parts(metadata["basis"], arrays)
+    except NysketchError as error:  # such as a negative bandwidth
+        raise ValueError(str(error)) from error
+    _check_basis(basis)
+    return basis
+
+
+def _check_basis(basis: Basis) -> None:
+    """Raise ValueError unless kernel values can be computed at this basis."""
+    names = [column.name for column in basis.columns]
+    if not names or len(set(names)) < len(names) or not all(c.width > 0 for c in basis.columns):
+        raise ValueError("its columns are not a list of different names with their widths")
+    if basis.scaling not in SCALINGS:
+        raise ValueError("its scaling is unknown")
+    if basis.landmarks.ndim != 2 or not basis.m:
+        raise ValueError("it has no landmarks")
+    for name, array in basis.arrays().items():
+        if array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(f"{name} holds something that is not a finite number")
+    if not (basis.scale > 0).all():
+        raise ValueError("basis.scale is not positive")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(basis.transform(basis.landmarks)).all():
+            raise ValueError("its landmarks are out of range once they are scaled")
+    if not 1e-150 < basis.kernel.bandwidth < 1e150:  # its square must be a number as well
+        raise ValueError("its bandwidth is out of range")
+
+
+def _check_sums(sketch: Sketch) -> None:
+    """Raise ValueError unless these can be the sums over some rows."""
+    blocks, ranges, settings = sketch.tally.blocks, sketch.tally.ranges, sketch.settings
+    if blocks.sums.high.shape != (len(blocks.rows), sketch.basis.m) or not len(blocks.rows):
+        raise ValueError("sums do not fit the landmarks")
+    if blocks.rows.dtype != np.int64 or (blocks.rows < 0).any() or sum(blocks.rows.tolist()) >= 2**63:
+        raise ValueError("its row counts are impossible")
+    if not _is_count(sketch.dropped_rows):
+        raise ValueError("its number of dropped rows is impossible")
+    _check_exact("blocks.sums", blocks.sums)
+    if blocks.weights is not None:
+        _check_exact("blocks.weights", blocks.weights)
+        if (blocks.weights.high < 0).any():
+            raise ValueError("its weights are negative")
+    if any(a.dtype != np.float64 or a.shape != (sketch.basis.d,) for a in (ranges.lower, ranges.upper)):
+        raise ValueError("column ranges do not fit the columns")
+    # Of no rows, the ranges are empty: from infinity to minus infinity.
+    bounded = np.isfinite(ranges.lower) & np.isfinite(ranges.upper) & (ranges.lower <= ranges.upper)
+    empty = (ranges.lower == np.inf) & (ranges.upper == -np.inf)
+    if not (bounded if sketch.rows else bounded | empty).all():
+        raise ValueError("its column ranges are impossible")
+    _check_settings(settings, weighted=sketch.weighted)
+
+
+def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
+    weights = settings.get("weights")
+    if settings["precision"] not in ("float32", "float64"):
+        raise ValueError("its precision is unknown")
+    if not isinstance(weights, str | None) or weighted != (weights is not None):
+        raise ValueError("it does not say which column its weights are from")
+    if not all(_is_count(settings.get(name, 0)) for name in ("blocks", "seed")):
+        raise ValueError("its settings are impossible")
+
+
+def _check_exact(name: str, exact: ExactSum) -> None:
+    if exact.high.dtype != np.float64 or not np.isfinite(exact.high).all():
+        raise ValueError(f"{name} holds something that is not a finite number")
+    with np.errstate(over="ignore"):  # a hostile low part
+        if not np.array_equal(exact.high + exact.low, exact.high):
+            raise ValueError(f"{name} is not in canonical form")
+
+
+def _parts(thing: Sketch | Basis) -> tuple[dict[str, Any], Arrays]:
+    if isinstance(thing, Sketch):
+        return sketch_parts(thing)
+    return _head("basis") | {"basis": thing.describe()}, thing.arrays()
 
 
 def save(thing: Sketch | Basis, path: str | os.PathLike[str]) -> None:
     """Write a sketch or a basis to `path`, atomically and with a checksum."""
-    if isinstance(thing, Sketch):
-        write_parts(Path(path), *sketch_parts(thing))
-    else:
-        write_parts(Path(path), _head("basis") | {"basis": thing.describe()}, thing.arrays())
+    try:
+        _check_basis(thing if isinstance(thing, Basis) else thing.basis)
+        if isinstance(thing, Sketch):
+            _check_sums(thing)
+    except ValueError as error:
+        raise UsageError(f"{path}: this cannot be saved: {error}") from error
+    write_parts(Path(path), *_parts(thing))
 
 
 def load(path: str | os.PathLike[str]) -> Sketch | Basis:
     """Read a sketch or a basis, verifying its checksum."""
     metadata, arrays = read_parts(Path(path), ("sketch", "basis"))
     try:
-        if metadata["kind"] == "basis":
-            return Basis.from_parts(metadata["basis"], arrays)
-        return sketch_from_parts(metadata, arrays)
-    except NysketchError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise CorruptSketchError(f"{path}: its parts do not fit together: {error}") from error
+        rebuild = sketch_from_parts if metadata["kind"] == "sketch" else _basis_from_parts
+        thing = rebuild(metadata, arrays)
+        _check_known(metadata | {"format_version": FORMAT_VERSION}, arrays, *_parts(thing))
+    except _DAMAGE as error:
+        raise CorruptSketchError(f"{path}: its parts do not fit together: {_reason(error)}") from error
+    return thing
+
+
+def _check_known(found: dict[str, Any], arrays: Arrays, metadata: dict[str, Any], ours: Arrays) -> None:
+    """Raise ValueError if there is anything that we would not write: merging would lose it in silence."""
+    for name, array in arrays.items():
+        if name not in ours or ours[name].dtype != array.dtype:
+            raise ValueError(f"nysketch writes no array {name!r} of {array.dtype}")
+    if not isinstance(found.pop("software"), str):
+        raise ValueError("it does not name its software")
+    for name, value in found.items():
+        if name not in metadata or _canonical(value) != _canonical(metadata[name]):
+            raise ValueError(f"its metadata {name!r} is not what nysketch writes")
 
 
 def load_sketch(path: str | os.PathLike[str]) -> Sketch:

@@ -16,14 +16,27 @@ from typing import Any
 LISTED = 500
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Input:
-    """One file (or stream, or array) as it was when its rows were read."""
+    """One file (or stream, or array) as it was when its rows were read.
+
+    Streams and arrays have no size and no digest.
+    """
 
     path: str
     rows: int
     bytes: int | None = None
     digest: str | None = None
+
+    @property
+    def order(self) -> tuple[str, int, int, str]:
+        """What to sort by."""
+        return self.path, self.rows, -1 if self.bytes is None else self.bytes, self.digest or ""
+
+    @property
+    def content(self) -> tuple[int, int | None, str | None] | None:
+        """What tells inputs apart whatever they are called; None where it is unknown."""
+        return None if self.digest is None else (self.rows, self.bytes, self.digest)
 
 
 @dataclass(frozen=True)
@@ -41,8 +54,9 @@ class Provenance:
 
     @classmethod
     def _signed(cls, counts: Counter[Input], unlisted: int) -> Provenance:
-        present = sorted((item, n) for item, n in counts.items() if n > 0)
-        absent = sorted((item, -n) for item, n in counts.items() if n < 0)
+        ordered = sorted(counts.items(), key=lambda pair: pair[0].order)
+        present = [(item, n) for item, n in ordered if n > 0]
+        absent = [(item, -n) for item, n in ordered if n < 0]
         beyond = sum(n for _, n in present[LISTED:])
         missing = sum(n for _, n in absent)
         if missing <= unlisted:  # they were added once, beyond the list
@@ -66,8 +80,8 @@ class Provenance:
 
     def shared_with(self, other: Provenance) -> list[Input]:
         """Return the inputs that both contain: merging the two would count their rows twice."""
-        mine = {item for item, _ in self.inputs}
-        return [item for item, _ in other.inputs if item in mine]
+        mine = {item.content for item, _ in self.inputs} - {None}
+        return [item for item, _ in other.inputs if item.content in mine]
 
     def describe(self) -> dict[str, Any]:
         """Return what the sketch file stores."""
@@ -83,7 +97,7 @@ class Provenance:
         return cls(
             tuple(_from_row(row) for row in description["inputs"]),
             tuple(_from_row(row) for row in description["removed"]),
-            int(description["unlisted"]),
+            _count(description["unlisted"]),
         )
 
 
@@ -98,5 +112,14 @@ def _row(item: Input, times: int) -> dict[str, Any]:
 
 
 def _from_row(row: dict[str, Any]) -> tuple[Input, int]:
-    item = Input(str(row["path"]), int(row["rows"]), row["bytes"], row["digest"])
-    return item, int(row["times"])
+    path, size, digest = row["path"], row["bytes"], row["digest"]
+    if not (isinstance(path, str) and isinstance(digest, str | None)):
+        raise ValueError("an input has no name")
+    item = Input(path, _count(row["rows"]), None if size is None else _count(size), digest)
+    return item, _count(row["times"])
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError("the counts of its inputs are impossible")
+    return value

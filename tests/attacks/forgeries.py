@@ -1,0 +1,226 @@
+"""What somebody who can compute a checksum may write into a sketch file.
+
+Each forgery changes metadata and arrays in place; if it returns text, that is the metadata to store.
+"""
+
+import numpy as np
+
+from tests.helpers import canonical
+
+
+def put(*path, value):
+    """Set a value deep in the metadata."""
+
+    def forge(metadata, arrays):
+        place = metadata
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+
+    return forge
+
+
+def drop(*path):
+    def forge(metadata, arrays):
+        place = metadata
+        for key in path[:-1]:
+            place = place[key]
+        del place[path[-1]]
+
+    return forge
+
+
+def fill(name, value):
+    """Set the first number of an array."""
+
+    def forge(metadata, arrays):
+        arrays[name].reshape(-1)[0] = value
+
+    return forge
+
+
+def array(name, change):
+    def forge(metadata, arrays):
+        arrays[name] = change(arrays[name])
+
+    return forge
+
+
+def without(name):
+    def forge(metadata, arrays):
+        del arrays[name]
+
+    return forge
+
+
+def text(change):
+    """Store metadata that is not canonical JSON."""
+
+    def forge(metadata, arrays):
+        changed = change(canonical(metadata))
+        assert changed != canonical(metadata)
+        return changed
+
+    return forge
+
+
+def more_arrays(metadata, arrays):
+    arrays["extra"] = np.zeros(3)
+
+
+def low_of(value):
+    def forge(metadata, arrays):
+        arrays["blocks.sums.low"] = np.full_like(arrays["blocks.sums"], value)
+
+    return forge
+
+
+def no_landmarks(metadata, arrays):
+    arrays["basis.landmarks"] = np.zeros((0, 2))
+    arrays["blocks.sums"] = np.zeros((4, 0))
+    arrays.pop("blocks.sums.low", None)
+
+
+def no_blocks(metadata, arrays):
+    arrays["blocks.sums"], arrays["blocks.rows"] = np.zeros((0, 8)), np.zeros(0, np.int64)
+    arrays["blocks.weights"] = np.zeros(0)
+    for name in ("blocks.sums.low", "blocks.weights.low"):
+        arrays.pop(name, None)
+
+
+def no_features(metadata, arrays):
+    metadata["basis"]["columns"] = []
+    arrays["basis.landmarks"] = np.zeros((8, 0))
+    for name in ("basis.center", "basis.scale", "columns.lower", "columns.upper"):
+        arrays[name] = np.zeros(0)
+
+
+BASIS = ("basis",)
+BANDWIDTH = ("basis", "kernel", "bandwidth")
+INPUT = ("provenance", "inputs", 0)
+
+_bandwidths = {
+    f"bandwidth {value!r}": put(*BANDWIDTH, value=value)
+    for value in (0, -1.0, 1e-300, 1e300, "1.0", True, None, [1.0], {})
+}
+
+BASIS_FORGERIES = {
+    **_bandwidths,
+    "scale 0": fill("basis.scale", 0.0),
+    "scale negative": fill("basis.scale", -1.0),
+    "scale NaN": fill("basis.scale", np.nan),
+    "scale inf": fill("basis.scale", np.inf),
+    "scale tiny": fill("basis.scale", 1e-320),
+    "center NaN": fill("basis.center", np.nan),
+    "landmark NaN": fill("basis.landmarks", np.nan),
+    "landmark inf": fill("basis.landmarks", np.inf),
+    "landmarks float32": array("basis.landmarks", lambda a: a.astype(np.float32)),
+    "landmarks integer": array("basis.landmarks", lambda a: a.astype(np.int64)),
+    "landmarks flat": array("basis.landmarks", lambda a: a[:, 0]),
+    "landmarks too wide": array("basis.landmarks", lambda a: np.hstack([a, a])),
+    "landmarks in 3-D": array("basis.landmarks", lambda a: a[:, :, None]),
+    "scale too long": array("basis.scale", lambda a: np.append(a, 1.0)),
+    "scale 0-d": array("basis.scale", lambda a: np.float64(1.0).reshape(())),
+    "no scale": without("basis.scale"),
+    "no landmarks array": without("basis.landmarks"),
+    "extra array": more_arrays,
+    "extra key": put("extra", value=1),
+    "extra key in basis": put("basis", "extra", value=1),
+    "kernel unknown": put("basis", "kernel", "name", value="laplace"),
+    "kernel text": put("basis", "kernel", value="gaussian"),
+    "kernel missing": drop("basis", "kernel"),
+    "kernel with more": put("basis", "kernel", "power", value=2),
+    "scaling unknown": put("basis", "scaling", value="log"),
+    "scaling list": put("basis", "scaling", value=["standard"]),
+    "columns text": put("basis", "columns", value="xy"),
+    "columns names only": put("basis", "columns", value=["x", "y"]),
+    "columns a dictionary": put("basis", "columns", value={"x": 1, "y": 1}),
+    "columns same name": put("basis", "columns", value=[["x", 1], ["x", 1]]),
+    "columns number as name": put("basis", "columns", value=[[1, 1], ["y", 1]]),
+    "columns width 0": put("basis", "columns", value=[["x", 0], ["y", 2]]),
+    "columns width negative": put("basis", "columns", value=[["x", 3], ["y", -1]]),
+    "columns width text": put("basis", "columns", value=[["x", "1"], ["y", 1]]),
+    "columns width true": put("basis", "columns", value=[["x", True], ["y", 1]]),
+    "columns width 1.0": put("basis", "columns", value=[["x", 1.0], ["y", 1]]),
+    "columns too many": put("basis", "columns", value=[["x", 1], ["y", 1], ["z", 1]]),
+    "origin list": put("basis", "origin", value=[["a", 1]]),
+    "origin missing": drop("basis", "origin"),
+    "basis missing": drop("basis"),
+    "kind missing": drop("kind"),
+    "kind unknown": put("kind", value="model"),
+    "kind list": put("kind", value=["sketch"]),
+    "version text": put("format_version", value="1"),
+    "version 0": put("format_version", value=0),
+    "version true": put("format_version", value=True),
+    "version 1.0": put("format_version", value=1.0),
+    "version huge": put("format_version", value=10**300),
+    "version missing": drop("format_version"),
+    "software number": put("software", value=5),
+}
+
+FORGERIES = {
+    **BASIS_FORGERIES,
+    "no landmarks": no_landmarks,
+    "no blocks": no_blocks,
+    "no features": no_features,
+    "sum NaN": fill("blocks.sums", np.nan),
+    "sum inf": fill("blocks.sums", np.inf),
+    "low NaN": low_of(np.nan),
+    "low inf": low_of(np.inf),
+    "low large": low_of(1.0),
+    "low zero": low_of(0.0),
+    "low of another shape": array("blocks.sums", lambda a: a[:, :-1]),
+    "sums float32": array("blocks.sums", lambda a: a.astype(np.float32)),
+    "sums transposed": array("blocks.sums", lambda a: a.T.copy()),
+    "sums flat": array("blocks.sums", lambda a: a.reshape(-1)),
+    "sums 0-d": array("blocks.sums", lambda a: np.float64(1.0).reshape(())),
+    "rows negative": fill("blocks.rows", -1),
+    "rows that overflow": array("blocks.rows", lambda a: np.full_like(a, 2**62)),
+    "rows as floats": array("blocks.rows", lambda a: a.astype(np.float64)),
+    "rows of fewer blocks": array("blocks.rows", lambda a: a[:-1]),
+    "no rows": without("blocks.rows"),
+    "no sums": without("blocks.sums"),
+    "weights NaN": fill("blocks.weights", np.nan),
+    "weights negative": fill("blocks.weights", -1.0),
+    "weights of fewer blocks": array("blocks.weights", lambda a: a[:-1]),
+    "weights missing": without("blocks.weights"),
+    "weights unnamed": put("settings", "weights", value=None),
+    "weights numbered": put("settings", "weights", value=3),
+    "range NaN": fill("columns.lower", np.nan),
+    "range inf": fill("columns.upper", np.inf),
+    "range inverted": fill("columns.lower", 1e9),
+    "range too long": array("columns.lower", lambda a: np.append(a, 0.0)),
+    "range as integers": array("columns.upper", lambda a: a.astype(np.int64) + 1),
+    "dropped negative": put("dropped_rows", value=-1),
+    "dropped text": put("dropped_rows", value="0"),
+    "dropped huge": put("dropped_rows", value=2**63),
+    "dropped missing": drop("dropped_rows"),
+    "settings list": put("settings", value=[["precision", "float32"]]),
+    "settings missing": drop("settings"),
+    "precision unknown": put("settings", "precision", value="float16"),
+    "precision missing": drop("settings", "precision"),
+    "seed text": put("settings", "seed", value="0"),
+    "provenance missing": drop("provenance"),
+    "provenance list": put("provenance", value=[]),
+    "unlisted negative": put("provenance", "unlisted", value=-1),
+    "input without path": drop(*INPUT, "path"),
+    "input number as path": put(*INPUT, "path", value=1),
+    "input negative rows": put(*INPUT, "rows", value=-1),
+    "input bytes text": put(*INPUT, "bytes", value="1"),
+    "input digest number": put(*INPUT, "digest", value=1),
+    "input times true": put(*INPUT, "times", value=True),
+    "metadata a list": text(lambda s: f"[{s}]"),
+    "metadata a number": text(lambda s: "1"),
+    "metadata with spaces": text(lambda s: s.replace(":", ": ")),
+    "metadata with a key twice": text(lambda s: s[:-1] + ',"kind":"sketch"}'),
+    "metadata with NaN": text(lambda s: s.replace('"dropped_rows":0', '"dropped_rows":NaN')),
+    "bandwidth NaN": text(lambda s: s.replace('"bandwidth":', '"bandwidth":NaN,"b":')),
+    "bandwidth 1e999": text(
+        lambda s: s.replace('"kernel":{"bandwidth":', '"kernel":{"bandwidth":1e999,"b":')
+    ),
+    "metadata nested": text(lambda s: '{"a":' * 50_000 + "1" + "}" * 50_000),
+    "metadata with a giant integer": text(lambda s: s.replace('"seed":0', '"seed":' + "9" * 5000)),
+    "origin nested": text(
+        lambda s: s.replace('"origin":{', '"origin":{"a":' + "[" * 5000 + "]" * 5000 + ",")
+    ),
+}

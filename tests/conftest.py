@@ -1,0 +1,91 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nysketch
+
+
+def small_table(rows=600, seed=0):
+    """Two features around a centre that depends on the seed, and positive weights."""
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "x": random.normal(seed, 1, rows),
+            "y": random.normal(0, 2, rows),
+            "w": random.uniform(0.5, 2, rows),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def make_parquet():
+    """Write a small Parquet file: `make_parquet(path, rows=600, seed=0, row_group_size=200)`."""
+
+    def make(path, rows=600, seed=0, row_group_size=200):
+        pq.write_table(small_table(rows, seed), path, row_group_size=row_group_size)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def parquet(tmp_path, make_parquet):
+    """A small Parquet file."""
+    return make_parquet(tmp_path / "a.parquet")
+
+
+def clean_environment(**changes):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NYSKETCH_")}
+    return kept | changes
+
+
+@pytest.fixture(scope="session")
+def cli_command():
+    """The command line as a list, and the environment to run it in."""
+    return [sys.executable, "-m", "nysketch"], clean_environment()
+
+
+@pytest.fixture(scope="session")
+def run_cli(cli_command):
+    """Run the real command: `run_cli("info", path, env={...})` → returncode, stdout, stderr."""
+    command, environment = cli_command
+
+    def run(*args, env=None, text=True, **options):
+        return subprocess.run(
+            [*command, *map(str, args)],
+            capture_output=True,
+            text=text,
+            env=environment | (env or {}),
+            timeout=120,
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory, make_parquet):
+    """Two Parquet files and sketches of them; for reading only, write elsewhere.
+
+    a, b and ab (both) share a basis of 20 landmarks; `blocks` differs in blocks, `alien` in its basis.
+    """
+    folder = tmp_path_factory.mktemp("shelf")
+    paths = [make_parquet(folder / name, seed=seed) for seed, name in enumerate(["a.parquet", "b.parquet"])]
+    a, b = map(os.fspath, paths)
+    basis = nysketch.Basis.fit(a, columns=["x", "y"], m=20)
+    things = {
+        "basis": basis,
+        "a": nysketch.sketch(a, basis=basis),
+        "b": nysketch.sketch(b, basis=basis),
+        "blocks": nysketch.sketch(a, basis=basis, blocks=4),
+        "alien": nysketch.sketch(b, columns=["x", "y"], m=10),
+        "weighted": nysketch.sketch(a, basis=basis, weights="w"),
+    }
+    for name, thing in (things | {"ab": things["a"] + things["b"]}).items():
+        nysketch.save(thing, folder / f"{name}.nysk")
+    return folder

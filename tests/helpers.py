@@ -1,0 +1,61 @@
+"""What several test files need: small sketches, and the file layout written a second time."""
+
+import hashlib
+import json
+
+import numpy as np
+import pyarrow as pa
+
+import nysketch
+
+DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8", "int32": "I32"}
+
+
+def small_sketch(*, rows=300, seed=0, m=8, blocks=4, weights=None, precision="float32"):
+    """Sketch a table in memory; few kilobytes."""
+    random = np.random.default_rng(seed)
+    table = pa.table(
+        {"x": random.normal(size=rows), "y": random.normal(size=rows), "w": random.uniform(0.5, 2, rows)}
+    )
+    if weights is None:
+        table = table.drop(["w"])
+    return nysketch.sketch(table, m=m, blocks=blocks, weights=weights, precision=precision, threads=1)
+
+
+def canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def seal(text, arrays):
+    """Return the bytes of a file with this metadata text and these arrays, checksum and all."""
+    data = b"".join(np.ascontiguousarray(array).tobytes() for _, array in sorted(arrays.items()))
+
+    def header(digest):
+        entries = {"__metadata__": {"nysketch": text, "sha256": digest}}
+        offset = 0
+        for name, array in sorted(arrays.items()):
+            entries[name] = {
+                "dtype": DTYPES[array.dtype.name],
+                "shape": list(array.shape),
+                "data_offsets": [offset, offset + array.nbytes],
+            }
+            offset += array.nbytes
+        raw = canonical(entries).encode()
+        return raw + b" " * (-len(raw) % 8)
+
+    raw = header(hashlib.sha256(header("0" * 64) + data).hexdigest())
+    return len(raw).to_bytes(8, "little") + raw + data
+
+
+def unseal(content):
+    """Return header, metadata and arrays of a file, unchecked."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    data = content[8 + length :]
+    dtypes = {name: dtype for dtype, name in DTYPES.items()}
+    arrays = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            arrays[name] = np.frombuffer(data[begin:end], dtypes[entry["dtype"]]).reshape(entry["shape"])
+    return header, json.loads(header["__metadata__"]["nysketch"]), arrays
