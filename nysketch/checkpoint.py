@@ -23,11 +23,16 @@ from nysketch.sketches import Sketch
 log = logging.getLogger("nysketch")
 
 
+def checkpoint_path(output: Path) -> Path:
+    """Return where the checkpoint of an output is."""
+    return output.with_name(output.name + ".checkpoint")
+
+
 class Checkpoint:
     """The checkpoint of one output; `partial` is the unfinished sketch found there, if any."""
 
     def __init__(self, output: Path, request: dict[str, Any], *, every: float, restart: bool = False) -> None:
-        self.path = output.with_name(output.name + ".checkpoint")
+        self.path = checkpoint_path(output)
         self._request = json.loads(json.dumps(request))  # as it will be read back
         self._every = every
         self._last_save = time.monotonic()
@@ -44,26 +49,30 @@ class Checkpoint:
         return len(self._done)
 
     def _load(self) -> None:
-        remedy = "Start over with --restart"
         try:
             metadata, arrays = read_parts(self.path, ("checkpoint",))
+            found = json.loads(arrays.pop("request").tobytes())
+            done = np.unpackbits(arrays.pop("done"))
             self.partial = sketch_from_parts(metadata, arrays)
-            self._done = set(np.flatnonzero(np.unpackbits(arrays["done"])).tolist())
-            found = metadata["request"]
-        except (CorruptSketchError, ValueError, KeyError, TypeError) as error:
-            raise CorruptSketchError(f"{self.path}: unusable checkpoint: {error}. {remedy}") from error
-        different = [name for name, value in self._request.items() if found.get(name) != value]
+            different = [name for name, value in self._request.items() if found[name] != value]
+            changed = self._changed_inputs(found) if "inputs" in different else []
+        except (CorruptSketchError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CorruptSketchError(
+                f"{self.path}: unusable checkpoint: {error}. Start over with --restart"
+            ) from error
         if different:
-            what = ", ".join(different)
-            example = ""
-            if "inputs" in different:
-                ours = {tuple(item) for item in self._request["inputs"]}
-                changed = [item[0] for item in found["inputs"] if tuple(item) not in ours]
-                example = f" (such as {changed[0]})" if changed else ""
+            example = f" ({changed[0]} changed)" if changed else ""
             raise InputError(
-                f"{self.path}: left by a run with other {what}{example}. "
-                f"Put things back as they were to continue it. {remedy}"
+                f"{self.path}: left by a run with other {', '.join(different)}{example}. "
+                "Put things back as they were to continue it, or start over with --restart"
             )
+        self._done = set(np.flatnonzero(done).tolist())
+
+    def _changed_inputs(self, found: dict[str, Any]) -> list[str]:
+        """Return the names of inputs that only one of the two requests has."""
+        ours = {tuple(item) for item in self._request["inputs"]}
+        theirs = {tuple(item) for item in found["inputs"]}
+        return sorted({item[0] for item in ours ^ theirs})
 
     def resume(self, nothing: Tally) -> tuple[Tally, set[int]]:
         """Return the sums and fragment numbers done so far."""
@@ -81,7 +90,9 @@ class Checkpoint:
         metadata, arrays = sketch_parts(partial, kind="checkpoint")
         flags = np.zeros(max(done) + 1, bool)
         flags[list(done)] = True
-        write_parts(self.path, metadata | {"request": self._request}, arrays | {"done": np.packbits(flags)})
+        # An array and not metadata: it lists all inputs, of which there may be more than fit a header.
+        request = np.frombuffer(json.dumps(self._request).encode(), np.uint8)
+        write_parts(self.path, metadata, arrays | {"done": np.packbits(flags), "request": request})
         self._last_save = time.monotonic()
 
     def remove(self) -> None:

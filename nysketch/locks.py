@@ -17,13 +17,13 @@ def output_lock(output: Path, *, wait: float = 0.0) -> Iterator[None]:
     """Hold the lock of `output`, or raise LockedError after `wait` seconds of trying."""
     path = output.with_name(f".{output.name}.lock")
     deadline = time.monotonic() + wait
-    descriptor = None
-    while descriptor is None:
-        descriptor = _try_lock(path, output)
-        if descriptor is None:
-            if time.monotonic() >= deadline:
-                raise LockedError(f"{output}: another nysketch is writing it (lock {path})")
-            time.sleep(0.1)
+    while (descriptor := _try_lock(path, output)) is None:
+        if time.monotonic() >= deadline:
+            raise LockedError(
+                f"{output}: another nysketch is writing it (lock {path}). "
+                "Wait for it with --lock-wait SECONDS"
+            )
+        time.sleep(0.1)
     try:
         yield
     finally:
@@ -34,15 +34,22 @@ def output_lock(output: Path, *, wait: float = 0.0) -> Iterator[None]:
 
 
 def _try_lock(path: Path, output: Path) -> int | None:
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise OutputError(f"{output}: cannot write here: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_ino == path.stat().st_ino:
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(descriptor)
-    return None
+    """Return the descriptor that holds the lock, or None if somebody else does."""
+    while True:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise OutputError(f"{output}: cannot write here: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            os.close(descriptor)
+            raise OutputError(f"{output}: cannot lock {path}: {error.strerror}") from error
+        os.close(descriptor)  # its last holder removed it just now: try the new one

@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.accumulators import ColumnRanges, Tally, grid_exponent
+from nysketch.atomic import remove_leftovers
 from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis
-from nysketch.checkpoint import Checkpoint
+from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.fileformat import load_basis, load_sketch, save
+from nysketch.fileformat import load_basis, load_sketch, require_small_header, save, sketch_parts
 from nysketch.locks import output_lock
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
@@ -178,6 +179,8 @@ def run_pass(
     if progress is not None:
         progress(rows_done, source.rows)
 
+    consistent = True  # the sums are those of the fragments in `done`, no more and no less
+
     def so_far(provenance: Provenance) -> Sketch:
         return Sketch(basis, Tally(running.snapshot(), ranges, dropped), asdict(options), provenance)
 
@@ -185,16 +188,18 @@ def run_pass(
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         with closing(local.run(worker, todo, threads=threads)) as finished:
             for fragment, part in finished:
+                consistent = False  # a signal may arrive between any two of these lines
                 running.add(part.kernel_sums, part.rows, part.weights)
                 ranges, dropped = ranges + part.ranges, dropped + part.dropped
                 done.add(fragment.number)
+                consistent = True
                 rows_done += fragment.rows
                 if progress is not None:
                     progress(rows_done, source.rows)
                 if checkpoint is not None and checkpoint.due():
                     checkpoint.save(so_far(Provenance()), done)
     except BaseException:
-        if checkpoint is not None and done:
+        if checkpoint is not None and done and consistent:
             with suppress(OutputError):  # a full disk: the error on its way matters more
                 checkpoint.save(so_far(Provenance()), done)
         raise
@@ -291,8 +296,11 @@ def sketch_to_file(
     with output_lock(output, wait=lock_wait):
         if output.exists() and if_exists == "fail":
             raise OutputError(f"{output}: exists already; see --if-exists skip|overwrite")
+        remove_leftovers(output)
         if output.exists() and if_exists == "skip":
-            return Outcome(_up_to_date(source, output, basis, wanted, options), skipped=True)
+            have = _up_to_date(source, output, basis, wanted, options)
+            checkpoint_path(output).unlink(missing_ok=True)  # killed just before it would have gone
+            return Outcome(have, skipped=True)
         before = _state(source)
         checkpoint = None
         if before is not None:
@@ -302,6 +310,11 @@ def sketch_to_file(
                 basis = checkpoint.partial.basis
         if basis is None:
             basis = make_basis(source, wanted, options, threads=threads, progress=pilot_progress)
+        if before is not None:
+            nothing = Tally.zeros(options.blocks, basis.m, basis.d, weighted=source.weights is not None)
+            provenance = Provenance.of(source.inputs())
+            # Better told now than after hours of reading.
+            require_small_header(*sketch_parts(Sketch(basis, nothing, asdict(options), provenance)))
         result = run_pass(
             source,
             basis,
@@ -359,7 +372,7 @@ def _up_to_date(
     asked = _request(source, basis, wanted, options) | {"inputs": Provenance.of(source.inputs())}
     different = [name for name, value in asked.items() if stored[name] != value]
     written = output.stat().st_mtime_ns
-    if any(mtime >= written for _, _, mtime, _ in _state(source) or ()):
+    if any(mtime is not None and mtime >= written for _, _, mtime, _ in _state(source) or ()):
         different.append("modification time of an input")
     if different:
         raise OutputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from nysketch.basis import Column
@@ -10,12 +11,16 @@ from nysketch.errors import UsageError
 from nysketch.reading import batch_rows_for, chunk_rows_for
 from nysketch.sources import Source
 
+log = logging.getLogger("nysketch")
+
 DEFAULT_MEMORY = 512 * 10**6
 
-# Interpreter and libraries, as measured: Python, NumPy, SciPy, numba, pyarrow and h5py, compiled code loaded.
-_BASE_BYTES = 210 << 20
-# Read-ahead, decompressed pages and dictionaries of one Parquet reader; and per column beyond that.
-_READER_BYTES = 32 << 20
+# As measured: 230 MiB for Python and libraries with compiled code loaded, 40 more in a process that has to
+# compile it, and something to spare.
+_BASE_BYTES = 300 << 20
+# Read-ahead, decompressed pages and dictionaries of one Parquet reader: 27 MB per thread at 16 columns,
+# batch and all.
+_READER_BYTES = 16 << 20
 _COLUMN_BYTES = 64 << 10
 # A tile is smaller at any reasonable m, and larger only for thousands of landmarks.
 _TILE_ROWS = 64
@@ -53,6 +58,13 @@ def plan(
     per_thread = reader + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
     fitting = (memory - fixed) // per_thread
     chosen = max(1, min(available_threads(), fitting)) if threads is None else threads
+    if threads is None and chosen < available_threads():
+        log.info(
+            "using %d of %d processors to stay within %.0f MB; allow more with --memory",
+            chosen,
+            available_threads(),
+            memory / 1e6,
+        )
     needed = fixed + chosen * per_thread
     if needed > memory:
         fewer = " or fewer --threads" if chosen > 1 else ""

@@ -1,6 +1,7 @@
 """What people and programs see: tables, JSON, progress bars, log lines.
 
-Results go to stdout, everything else to stderr; control codes only where stderr is a terminal.
+Results go to stdout, everything else to stderr; control codes only where stderr is a terminal, and never
+those of a column's or file's name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SCHEMA_VERSION = 1
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return f"nysketch: {level}{record.getMessage()}"
+        return printable(f"nysketch: {level}{record.getMessage()}")
 
 
 class _JsonFormatter(logging.Formatter):
@@ -50,6 +51,16 @@ def set_up_logging(*, quiet: bool, verbose: bool, log_format: str) -> None:
     log.propagate = False
 
 
+def printable(text: str) -> str:
+    """Escape control codes: names come from files, and files from anybody."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def echo(line: str) -> None:
+    """Print one line of results."""
+    click.echo(printable(line))
+
+
 def print_json(result: dict[str, Any]) -> None:
     """Print one object, keys sorted, with the version of its schema."""
     click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **result}, sort_keys=True, allow_nan=False))
@@ -60,7 +71,7 @@ def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
     rows = [(name, str(value)) for name, value in fields]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}")
+        echo(f"{name:<{width}}  {value}")
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
@@ -68,7 +79,7 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     for row in [header, *rows]:
         cells = [f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))]
-        click.echo("  " + "  ".join(cells).rstrip())
+        echo("  " + "  ".join(cells).rstrip())
 
 
 def size(count: int) -> str:
@@ -95,6 +106,7 @@ def progress_bar(label: str, unit: str, *, quiet: bool) -> Iterator[Callable[[in
             bar = tqdm(
                 desc=label,
                 total=total,
+                initial=done,
                 unit=unit,
                 unit_scale=True,
                 file=sys.stderr,
@@ -103,6 +115,8 @@ def progress_bar(label: str, unit: str, *, quiet: bool) -> Iterator[Callable[[in
                 dynamic_ncols=True,
             )
         bar.update(done - bar.n)
+        if done == total:
+            bar.close()  # the next bar takes its place
 
     try:
         yield update

@@ -36,6 +36,7 @@ def test_loading_a_sketch_needs_no_compiler():
 # Each module may import those before it, and its own neighbours.
 ORDER = [
     ["errors"],
+    ["atomic"],
     ["exact", "kernels", "landmarks", "provenance"],
     ["basis", "accumulators", "tiles"],
     ["sketches"],

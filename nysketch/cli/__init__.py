@@ -13,12 +13,13 @@ import signal
 import sys
 import tomllib
 from importlib import import_module
+from io import TextIOWrapper
 from types import FrameType
 from typing import Any
 
 import click
 
-from nysketch import __version__
+from nysketch import __version__, ui
 from nysketch.errors import NysketchError
 
 COMMANDS = {
@@ -44,6 +45,10 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"nysketch.cli.{cmd_name}").command
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                flag = max(parameter.opts, key=len).strip("-")
+                parameter.envvar = f"NYSKETCH_{cmd_name}_{flag}".replace("-", "_").upper()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -69,41 +74,44 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - click gives text paths
             tables = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # TOML errors and broken UTF-8 are ValueErrors
         raise click.BadParameter(f"{path}: {error}", ctx, param) from error
+    ctx.default_map = {}
     for command, table in tables.items():
         if command not in COMMANDS or not isinstance(table, dict):
             raise click.BadParameter(f"{path}: [{command}] is not a command", ctx, param)
-        options = {
-            name.lstrip("-").replace("-", "_")
+        parameters = {
+            flag.lstrip("-").replace("-", "_"): parameter
             for parameter in import_module(f"nysketch.cli.{command}").command.params
-            for name in parameter.opts
+            for flag in parameter.opts
         }
-        unknown = sorted({key.replace("-", "_") for key in table} - options)
-        if unknown:
-            raise click.BadParameter(f"{path}: [{command}] has no option {unknown[0]!r}", ctx, param)
-    ctx.default_map = {command: _parameter_names(command, table) for command, table in tables.items()}
+        defaults = ctx.default_map[command] = {}
+        for key, value in table.items():
+            parameter = parameters.get(key.replace("-", "_"))
+            if parameter is None:
+                raise click.BadParameter(f"{path}: [{command}] has no option {key!r}", ctx, param)
+            defaults[parameter.name] = _as_typed(parameter, value)
 
 
-def _parameter_names(command: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Turn flags as users write them into the names click knows their parameters by."""
-    names = {
-        flag.lstrip("-").replace("-", "_"): parameter.name
-        for parameter in import_module(f"nysketch.cli.{command}").command.params
-        for flag in parameter.opts
-    }
-    return {str(names[key.replace("-", "_")]): value for key, value in table.items()}
+def _as_typed(parameter: click.Parameter, value: Any) -> Any:
+    """Turn a TOML value into what the command line would hold, for click to check it just the same."""
+    if parameter.multiple or parameter.nargs == -1:
+        return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+    if isinstance(value, list) or (isinstance(value, bool) and getattr(parameter, "is_flag", False)):
+        return value
+    return str(value)
 
 
 @click.group(
     cls=_LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "NYSKETCH"},
-    epilog="Example: nysketch sketch data.parquet -o data.nysk && nysketch info data.nysk",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample: nysketch sketch data.parquet -o data.nysk && nysketch info data.nysk",
 )
 @click.version_option(__version__, prog_name="nysketch")
 @click.option(
     "--config",
     metavar="FILE",
+    envvar="NYSKETCH_CONFIG",
     is_eager=True,
     expose_value=False,
     callback=_read_config,
@@ -121,6 +129,9 @@ def _on_sigterm(signum: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command line and exit with the code that says how it went."""
     signal.signal(signal.SIGTERM, _on_sigterm)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # none if closed
+            stream.reconfigure(errors="backslashreplace")  # a name the locale has no letters for
     sys.exit(_run())
 
 
@@ -128,7 +139,8 @@ def _run() -> int:
     log = logging.getLogger("nysketch")
     try:
         result = group.main(standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         error.show()
@@ -137,14 +149,18 @@ def _run() -> int:
         _complain(log, str(error))
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        _complain(log, "interrupted; finished work is kept, run the same command to continue")
+        _complain(log, "interrupted")
         return 128 + signal.SIGINT
     except Terminated:
-        _complain(log, "terminated; finished work is kept, run the same command to continue")
+        _complain(log, "terminated")
         return 128 + signal.SIGTERM
     except BrokenPipeError:
         # The reader of our results has gone (`| head`): not worth a word, and nothing more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
+        return 1
+    except OSError as error:
+        _complain(log, f"cannot go on: {error}")
+        _discard_stdout()
         return 1
     except MemoryError:
         _complain(log, "out of memory: use fewer --threads, landmarks (-m) or --blocks")
@@ -158,9 +174,13 @@ def _run() -> int:
         return 1
 
 
+def _discard_stdout() -> None:
+    """Keep the interpreter from complaining, as it exits, about what can no longer be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _complain(log: logging.Logger, message: str) -> None:
     """Log an error, also before logging was set up."""
-    if log.handlers:
-        log.error(message)
-    else:
-        click.echo(f"nysketch: error: {message}", err=True)
+    if not log.handlers:
+        ui.set_up_logging(quiet=False, verbose=False, log_format="text")
+    log.error("%s", message)

@@ -9,14 +9,14 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
-from nysketch.cli.sketch import say_left_out
+from nysketch.cli.sketch import refuse_to_replace_an_input, say_left_out
 from nysketch.errors import EXIT_INPUTS_SKIPPED, OutputError
 
 if TYPE_CHECKING:
     from nysketch.passes import BasisOptions
 
 
-@click.command(epilog="Example: nysketch basis january.parquet -m 500 -o year.basis.nysk")
+@click.command(epilog="\b\nExample: nysketch basis january.parquet -m 500 -o year.basis.nysk")
 @options.inputs
 @options.output
 @options.table
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.seed
 @options.threads
 @options.if_exists_fail_or_overwrite
+@options.lock_wait
 @options.as_json
 @options.reporting
 def command(
@@ -36,6 +37,7 @@ def command(
     seed: int,
     threads: int | None,
     if_exists: str,
+    lock_wait: float,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -44,18 +46,21 @@ def command(
     Sketches made with the same basis can be added, subtracted and compared.
     """
     from nysketch.fileformat import save
+    from nysketch.locks import output_lock
     from nysketch.passes import PassOptions, make_basis
     from nysketch.sources import open_source
 
-    if if_exists == "fail" and output.exists():
-        raise OutputError(f"{output}: exists already; see --if-exists overwrite")
     source = open_source(inputs, **table_options)
+    refuse_to_replace_an_input(source, output)
     say_left_out(source)
-    with ui.progress_bar("pilot", " fragments", quiet=quiet) as progress:
-        basis = make_basis(
-            source, basis_options, PassOptions(seed=seed, nulls=nulls), threads=threads, progress=progress
-        )
-    save(basis, output)
+    with output_lock(output, wait=lock_wait):
+        if if_exists == "fail" and output.exists():
+            raise OutputError(f"{output}: exists already; see --if-exists overwrite")
+        with ui.progress_bar("pilot", " fragments", quiet=quiet) as progress:
+            basis = make_basis(
+                source, basis_options, PassOptions(seed=seed, nulls=nulls), threads=threads, progress=progress
+            )
+        save(basis, output)
     if as_json:
         ui.print_json(
             {
@@ -67,7 +72,7 @@ def command(
             }
         )
     elif not quiet:
-        click.echo(
+        ui.echo(
             f"{output}: {basis.m} landmarks × {basis.d} features, "
             f"Gaussian kernel of bandwidth {basis.kernel.bandwidth:.4g}"
         )

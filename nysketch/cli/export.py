@@ -6,19 +6,21 @@ from pathlib import Path
 
 import click
 
+from nysketch import ui
 from nysketch.cli import options
-from nysketch.errors import OutputError
+from nysketch.errors import InputError, OutputError
 
 
-@click.command(epilog="Example: nysketch export data.nysk -o landmarks.parquet")
+@click.command(epilog="\b\nExample: nysketch export data.nysk -o landmarks.parquet")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @options.output
 @click.option(
     "--to", "format", type=click.Choice(["npz", "json", "parquet"]), help="Default: by the output's suffix."
 )
 @options.if_exists_fail_or_overwrite
+@options.as_json
 @options.reporting
-def command(path: Path, output: Path, format: str | None, if_exists: str, quiet: bool) -> None:
+def command(path: Path, output: Path, format: str | None, if_exists: str, as_json: bool, quiet: bool) -> None:
     """Write the numbers of a sketch or basis FILE for other programs.
 
     NPZ and JSON hold landmarks, kernel sums, features and embedding weights; Parquet holds one row per
@@ -29,6 +31,12 @@ def command(path: Path, output: Path, format: str | None, if_exists: str, quiet:
 
     if if_exists == "fail" and output.exists():
         raise OutputError(f"{output}: exists already; see --if-exists overwrite")
-    export(load(path), output, format)
-    if not quiet:
-        click.echo(f"{output}: written")
+    thing = load(path)
+    try:
+        export(thing, output, format)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    if as_json:
+        ui.print_json({"bytes": output.stat().st_size, "output": str(output)})
+    elif not quiet:
+        ui.echo(f"{output}: written")

@@ -11,7 +11,7 @@ from nysketch import ui
 from nysketch.cli import options
 
 
-@click.command(epilog="Example: nysketch info data.nysk --json | jq .rows")
+@click.command(epilog="\b\nExample: nysketch info data.nysk --json | jq .rows")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @options.as_json
 @options.reporting
@@ -74,7 +74,7 @@ def _print_columns(columns: list[dict[str, Any]]) -> None:
     else:
         ui.print_table(["name", "width"], [[c["name"], str(c["width"])] for c in shown])
     if len(columns) > len(shown):
-        click.echo(f"  and {len(columns) - len(shown):,} more")
+        ui.echo(f"  and {len(columns) - len(shown):,} more")
 
 
 def _number(value: float | None) -> str:
@@ -100,4 +100,4 @@ def _print_inputs(facts: dict[str, Any]) -> None:
         ui.print_table(["path", "rows", "size"], rows)
         more = len(inputs) - len(rows) + (facts["unlisted_inputs"] if title == "inputs" else 0)
         if more:
-            click.echo(f"  and {more:,} more")
+            ui.echo(f"  and {more:,} more")

@@ -13,17 +13,22 @@ from nysketch.cli import options
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="Example: nysketch merge monday.nysk tuesday.nysk -o days.nysk")
+@click.command(epilog="\b\nExample: nysketch merge monday.nysk tuesday.nysk -o days.nysk")
 @options.inputs
 @options.output
 @options.if_exists_fail_or_overwrite
+@options.lock_wait
 @options.as_json
 @options.reporting
-def command(inputs: list[str], output: Path, if_exists: str, as_json: bool, quiet: bool) -> None:
+def command(
+    inputs: list[str], output: Path, if_exists: str, lock_wait: float, as_json: bool, quiet: bool
+) -> None:
     """Add the sketches INPUT…, which must share a basis. The order does not matter, to the last bit."""
     from nysketch.combine import merge_files
 
-    result, doubled = merge_files([Path(path) for path in inputs], output, overwrite=if_exists == "overwrite")
+    result, doubled = merge_files(
+        [Path(path) for path in inputs], output, overwrite=if_exists == "overwrite", lock_wait=lock_wait
+    )
     for path in doubled:
         log.warning("%s is in more than one of these sketches: its rows are counted twice", path)
     report(result.rows, output, as_json=as_json, quiet=quiet, doubled_inputs=doubled)
@@ -34,4 +39,4 @@ def report(rows: int, output: Path, *, as_json: bool, quiet: bool, **more: objec
     if as_json:
         ui.print_json({"bytes": output.stat().st_size, "output": str(output), "rows": rows, **more})
     elif not quiet:
-        click.echo(f"{output}: {rows:,} rows; {ui.size(output.stat().st_size)}")
+        ui.echo(f"{output}: {rows:,} rows; {ui.size(output.stat().st_size)}")

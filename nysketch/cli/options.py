@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,13 @@ from nysketch.errors import InputError, UsageError
 Command = Callable[..., Any]
 
 
+def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str) -> str:
+    """Use the format also for complaints about the other options."""
+    del ctx, param
+    ui.set_up_logging(quiet=False, verbose=False, log_format=log_format)
+    return log_format
+
+
 def reporting(command: Command) -> Command:
     """Add -q, -v and --log-format, and set up the log accordingly; passes `quiet` on."""
 
@@ -25,6 +33,8 @@ def reporting(command: Command) -> Command:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
+        is_eager=True,
+        callback=_set_log_format,
         help="Format of what goes to stderr.",
     )
     @functools.wraps(command)
@@ -37,12 +47,38 @@ def reporting(command: Command) -> Command:
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 
+
+def _file_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    if not path.name:
+        raise click.BadParameter("a file name is needed", ctx, param)
+    return path
+
+
 output = click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
+    callback=_file_name,
     help="File to write.",
+)
+
+
+def seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Refuse negative durations and NaN, which would make waiting endless."""
+    if not value >= 0:
+        raise click.BadParameter(f"{value} is not a number of seconds", ctx, param)
+    return value
+
+
+lock_wait = click.option(
+    "--lock-wait",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    callback=seconds,
+    help="How long to wait for another run on the same output.",
 )
 
 if_exists_fail_or_overwrite = click.option(
@@ -85,11 +121,35 @@ def all_inputs(inputs: tuple[str, ...], from_file: Path | None) -> list[str]:
     return listed
 
 
+def _names(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...] | None:
+    """Take column names from `a,b,c`, where quotes protect commas in them, or from a TOML array."""
+    import csv
+
+    del ctx, param
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = next(csv.reader([value], skipinitialspace=True), [])
+    return tuple(str(name).strip() for name in value if str(name).strip())
+
+
 def table(command: Command) -> Command:
     """Add the options that say which rows and columns to read; passes them on as `table_options`."""
 
-    @click.option("--columns", help="Columns to use, in this order: a,b,c. Default: all numeric ones.")
-    @click.option("--exclude", help="Columns to leave out: a,b,c.")
+    @click.option(
+        "--columns",
+        type=click.UNPROCESSED,
+        callback=_names,
+        metavar="NAMES",
+        help="Columns to use, in this order: a,b,c. Default: all numeric ones.",
+    )
+    @click.option(
+        "--exclude",
+        type=click.UNPROCESSED,
+        callback=_names,
+        metavar="NAMES",
+        help="Columns to leave out: a,b,c.",
+    )
     @click.option("--dataset", multiple=True, help="HDF5 data set to read; repeat for several 1-D ones.")
     @click.option(
         "--allow-external",
@@ -102,16 +162,16 @@ def table(command: Command) -> Command:
     @functools.wraps(command)
     def wrapped(
         *args: Any,
-        columns: str | None,
-        exclude: str | None,
+        columns: tuple[str, ...] | None,
+        exclude: tuple[str, ...] | None,
         dataset: tuple[str, ...],
         allow_external: bool,
         skip_unreadable: bool,
         **kwargs: Any,
     ) -> Any:
         options = {
-            "columns": names(columns),
-            "exclude": names(exclude) or (),
+            "columns": columns,
+            "exclude": exclude or (),
             "datasets": dataset,
             "allow_external": allow_external,
             "skip_unreadable": skip_unreadable,
@@ -119,15 +179,6 @@ def table(command: Command) -> Command:
         return command(*args, table_options=options, **kwargs)
 
     return wrapped
-
-
-def names(text: str | None) -> tuple[str, ...] | None:
-    """Split a list of column names; quotes protect commas in them."""
-    if text is None:
-        return None
-    import csv
-
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)) if name.strip())
 
 
 nulls = click.option(
@@ -190,3 +241,26 @@ def _bandwidth(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise UsageError(f"--bandwidth must be 'median' or a number, not {text!r}") from None
+
+
+def _bytes(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
+    """Read sizes like 512MB, 2GB or 1.5 GiB."""
+    match = re.fullmatch(r"([0-9.]+)\s*([kMGT]?)(i?)B?", text.strip())
+    try:
+        number = float(match.group(1)) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise click.BadParameter(f"{text!r} is not a size like 512MB or 2GiB", ctx, parameter)
+    base = 1024 if match.group(3) else 1000
+    return int(number * base ** " kMGT".index(match.group(2) or " "))
+
+
+memory = click.option(
+    "--memory",
+    default="512MB",
+    show_default=True,
+    metavar="SIZE",
+    callback=_bytes,
+    help="Memory to stay within: decides how many threads run by default.",
+)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nysketch import ui
-from nysketch.cli import options
-from nysketch.errors import EXIT_INPUTS_SKIPPED
+from nysketch.cli import Terminated, options
+from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
     from nysketch.passes import BasisOptions, Outcome
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="Example: nysketch sketch 'logs/2024-*.parquet' --nulls drop -m 500 -o logs.nysk")
+@click.command(epilog="\b\nExample: nysketch sketch 'logs/2024-*.parquet' --nulls drop -m 500 -o logs.nysk")
 @options.inputs
 @options.output
 @options.table
@@ -45,13 +47,17 @@ log = logging.getLogger("nysketch")
     help="Of kernel values; float64 is the slow reference.",
 )
 @options.threads
-@click.option("--batch-rows", type=int, help="Rows to read at once. Default: about 4 MB worth.")
+@click.option(
+    "--batch-rows", type=click.IntRange(min=1), help="Rows to read at once. Default: about 4 MB worth."
+)
+@options.memory
 @click.option(
     "--checkpoint-every",
     type=float,
     default=30.0,
     show_default=True,
     metavar="SECONDS",
+    callback=options.seconds,
     help="How often to save progress beside the output.",
 )
 @click.option("--restart", is_flag=True, help="Discard the checkpoint of an unfinished run.")
@@ -62,9 +68,7 @@ log = logging.getLogger("nysketch")
     show_default=True,
     help="If the output exists; skip only if it was made from the same inputs and settings.",
 )
-@click.option(
-    "--lock-wait", type=float, default=0.0, metavar="SECONDS", help="Wait for another run on the same output."
-)
+@options.lock_wait
 @click.option("--dry-run", is_flag=True, help="Show columns, fragments, memory and file size; read no rows.")
 @options.as_json
 @options.reporting
@@ -81,6 +85,7 @@ def command(
     precision: str,
     threads: int | None,
     batch_rows: int | None,
+    memory: int,
     checkpoint_every: float,
     restart: bool,
     if_exists: str,
@@ -95,7 +100,9 @@ def command(
     command is given again.
     """
     from nysketch.fileformat import load_basis
-    from nysketch.passes import PassOptions, plan, sketch_to_file
+    from nysketch.passes import PassOptions, sketch_to_file
+    from nysketch.pilot import default_pilot_rows
+    from nysketch.planning import plan
     from nysketch.sources import open_source
 
     started = time.perf_counter()
@@ -104,12 +111,24 @@ def command(
     source = open_source(
         inputs, weights=weights, like=None if basis is None else basis.columns, **table_options
     )
+    refuse_to_replace_an_input(source, output)
     say_left_out(source)
+    m = basis_options.m if basis is None else basis.m
+    pilot_rows = 0 if basis is not None else basis_options.pilot_rows or default_pilot_rows(m)
+    planned = plan(
+        source,
+        m=m,
+        blocks=blocks,
+        pilot_rows=pilot_rows,
+        threads=threads,
+        batch_rows=batch_rows,
+        memory=memory,
+    )
     if dry_run:
-        m = basis_options.m if basis is None else basis.m
-        _print_plan(plan(source, m, blocks=blocks, threads=threads, batch_rows=batch_rows), as_json)
+        _print_plan(planned, as_json)
         return 0
     with (
+        _say_how_to_continue(output),
         ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
         ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
     ):
@@ -123,13 +142,33 @@ def command(
             checkpoint_every=checkpoint_every,
             restart=restart,
             lock_wait=lock_wait,
-            threads=threads,
+            threads=planned.threads,
             batch_rows=batch_rows,
             pilot_progress=pilot_progress,
             progress=progress,
         )
     _print_outcome(outcome, output, time.perf_counter() - started, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if outcome.unreadable else 0
+
+
+@contextmanager
+def _say_how_to_continue(output: Path) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, say what is left."""
+    from nysketch.checkpoint import checkpoint_path
+
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        if checkpoint_path(output).exists():
+            log.warning("finished work is in %s: the same command continues it", checkpoint_path(output))
+        raise
+
+
+def refuse_to_replace_an_input(source: Source, output: Path) -> None:
+    """Keep `--if-exists overwrite` from destroying data."""
+    for name, *_ in source.state() if hasattr(source, "state") and output.exists() else ():
+        if Path(name).exists() and output.samefile(name):
+            raise UsageError(f"{output}: is an input; choose another --output")
 
 
 def say_left_out(source: Source) -> None:
@@ -141,9 +180,12 @@ def say_left_out(source: Source) -> None:
 
 
 def _print_plan(plan: Any, as_json: bool) -> None:
-    result = {
+    from nysketch.sources.base import shorten
+
+    result: dict[str, Any] = {
         "columns": [str(column) for column in plan.columns],
         "fragments": plan.fragments,
+        "threads": plan.threads,
         "memory_bytes": plan.memory_bytes,
         "rows": plan.rows,
         "sketch_bytes": plan.sketch_bytes,
@@ -153,9 +195,10 @@ def _print_plan(plan: Any, as_json: bool) -> None:
         return
     ui.print_fields(
         [
-            ("columns", ", ".join(result["columns"])),
+            ("columns", shorten(result["columns"], most=20)),
             ("rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
             ("fragments", f"{plan.fragments:,}"),
+            ("threads", plan.threads),
             ("memory", f"about {ui.size(plan.memory_bytes)}"),
             ("sketch file", f"about {ui.size(plan.sketch_bytes)}"),
         ]
@@ -181,10 +224,10 @@ def _print_outcome(outcome: Outcome, output: Path, seconds: float, *, as_json: b
             }
         )
     elif outcome.skipped and not quiet:
-        click.echo(f"{output}: up to date, nothing done")
+        ui.echo(f"{output}: up to date, nothing done")
     elif not quiet:
         dropped = f", {sketch.dropped_rows:,} rows dropped" if sketch.dropped_rows else ""
-        click.echo(
+        ui.echo(
             f"{output}: {sketch.rows:,} rows × {sketch.basis.d} features at {sketch.basis.m} landmarks"
             f"{dropped}; {ui.size(output.stat().st_size)} in {seconds:.1f} s"
         )

@@ -13,20 +13,29 @@ from nysketch.cli.merge import report
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="Example: nysketch subtract year.nysk january.nysk -o rest.nysk")
+@click.command(epilog="\b\nExample: nysketch subtract year.nysk january.nysk -o rest.nysk")
 @click.argument("whole", metavar="WHOLE", type=click.Path(path_type=Path))
 @click.argument("parts", nargs=-1, required=True, metavar="PART...", type=click.Path(path_type=Path))
 @options.output
 @options.if_exists_fail_or_overwrite
+@options.lock_wait
 @options.as_json
 @options.reporting
 def command(
-    whole: Path, parts: tuple[Path, ...], output: Path, if_exists: str, as_json: bool, quiet: bool
+    whole: Path,
+    parts: tuple[Path, ...],
+    output: Path,
+    if_exists: str,
+    lock_wait: float,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Take the sketches PART… away from the sketch WHOLE, which must contain their rows."""
     from nysketch.combine import subtract_files
 
-    result, missing = subtract_files(whole, parts, output, overwrite=if_exists == "overwrite")
+    result, missing = subtract_files(
+        whole, parts, output, overwrite=if_exists == "overwrite", lock_wait=lock_wait
+    )
     for path in missing:
         log.warning("%s was subtracted, but %s does not list it among its inputs", path, whole)
     report(result.rows, output, as_json=as_json, quiet=quiet, missing_inputs=missing)

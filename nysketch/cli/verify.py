@@ -14,7 +14,7 @@ from nysketch.errors import NysketchError
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="Example: nysketch verify archive/*.nysk")
+@click.command(epilog="\b\nExample: nysketch verify archive/*.nysk")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @options.as_json
 @options.reporting
@@ -40,7 +40,7 @@ def command(paths: tuple[Path, ...], as_json: bool, quiet: bool) -> int:
         kind = "basis" if isinstance(thing, Basis) else f"sketch of {thing.rows:,} rows"
         results.append({"basis_digest": basis.digest, "ok": True, "path": str(path)})
         if not (quiet or as_json):
-            click.echo(f"{path}: ok, {kind}, basis {basis.digest[:16]}")
+            ui.echo(f"{path}: ok, {kind}, basis {basis.digest[:16]}")
     if as_json:
         ui.print_json({"files": results, "ok": exit_code == 0})
     return exit_code

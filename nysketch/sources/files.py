@@ -97,6 +97,7 @@ class FilesSource:
                 only_here = (n for n, field in fields.items() if n not in offered and not field.left_out)
                 self.left_out |= dict.fromkeys(only_here, f"not in {where}")
         self._files = files
+        self._inputs: tuple[Input, ...] | None = None
         counts = [rows for file in files for rows in file.fragment_rows]
         self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
         self._first_fragments = [0, *np.cumsum([len(f.fragment_rows) for f in files]).tolist()]
@@ -150,11 +151,14 @@ class FilesSource:
         return self._files[which].read(index, self.columns, self.weights, batch_rows)
 
     def inputs(self) -> tuple[Input, ...]:
-        """Return path, rows, size and digest of each file."""
-        with ThreadPoolExecutor(min(8, len(self._files))) as pool:
-            return tuple(
-                pool.map(lambda file: file.location.fingerprint(sum(file.fragment_rows)), self._files)
-            )
+        """Return path, rows, size and digest of each file, as they were when first asked for."""
+        if self._inputs is None:
+            with ThreadPoolExecutor(min(8, len(self._files))) as pool:
+                prints = pool.map(
+                    lambda file: file.location.fingerprint(sum(file.fragment_rows)), self._files
+                )
+                self._inputs = tuple(prints)
+        return self._inputs
 
     def state(self) -> list[list[object]]:
         """Return name, size and modification time of each file: what a changed input changes."""

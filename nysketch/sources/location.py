@@ -111,6 +111,10 @@ def expand(inputs: Sequence[str]) -> list[Location]:
     locations = [location for text in inputs for location in _expand_one(text)]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
+        try:
+            location.path.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{location.name!r}: the name is no UTF-8; rename or link the file") from None
         local = location.local_path
         key = location.filesystem.type_name, location.path if local is None else os.path.realpath(local)
         if key in seen:

@@ -16,7 +16,7 @@ from nysketch.sources.location import Location
 
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
 # (pre_buffer) and were measured to hold a whole 1.3 GB file; this holds tens of megabytes.
-_READ_AHEAD_BYTES = 16 << 20
+_READ_AHEAD_BYTES = 4 << 20
 
 
 # The file each thread read last, still open: the next row group is most likely in it too, and parsing
