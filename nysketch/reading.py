@@ -21,8 +21,8 @@ NULL_POLICIES = ("error", "drop")
 
 
 def chunk_rows_for(d: int) -> int:
-    """Return the rows of a chunk: about 8 MiB, but enough for every block to get some."""
-    return int(np.clip((1 << 20) // d // 256 * 256, 256, 8192))
+    """Return the rows of a chunk: up to 4 MiB, which the cache nearly holds, but some for every block."""
+    return int(np.clip((1 << 19) // d // 256 * 256, 512, 8192))
 
 
 def batch_rows_for(d: int) -> int:

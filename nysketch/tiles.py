@@ -259,7 +259,7 @@ class Workspace:
 
 
 class FragmentSums:
-    """Kernel sums, row counts and weights by block, while a fragment is being read.
+    """Kernel sums, row counts and (where rows have them) weights by block, while a fragment is read.
 
     The columns of `kernel` are near landmarks first, then far ones; `KernelSummer.kernel_sums` knows.
     """
@@ -336,9 +336,11 @@ class KernelSummer:
         """Add the rows `keep`, numbered from `first_row`, to the sums of their blocks."""
         count = deal_blocks(first_row, keep, self.seed, self.blocks, ws.order, ws.block_of)
         order, block_of = ws.order[:count], ws.block_of[:count]
-        row_weights = np.ones(count) if weights is None else weights[order]
         into.rows += np.bincount(block_of, minlength=self.blocks)
-        into.weights += np.bincount(block_of, row_weights, minlength=self.blocks)
+        row_weights = np.ones(count)
+        if weights is not None:
+            row_weights = weights[order]
+            into.weights += np.bincount(block_of, row_weights, minlength=self.blocks)
         if self.precision == "float64":
             self._add_reference(rows[order], block_of, row_weights, into.kernel)
             return
