@@ -6,7 +6,7 @@ the sum over a file, a day, a year. Names in `arrays` are those of the sketch fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,12 @@ from nysketch.exact import ExactSum
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
+PRECISIONS = ("float32", "float64")
+
 # Grid of the exact sums. A float32 kernel value is good to 1e-7, so 2**-44 (6e-14) on the sum over a
 # fragment is invisible, and leaves `low` so short that it is stored in half the bytes.
 GRID_FLOAT32 = -44
-# For float64 values, and for weighted rows: weights may be tiny.
+# For float64 values, and for weighted rows: weights may be as small as reading.SMALLEST_WEIGHT.
 GRID_FINE = -64
 
 
@@ -47,7 +49,7 @@ def _exact_from(name: str, arrays: Arrays) -> ExactSum:
     return ExactSum(high, low)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BlockSums:
     """Kernel sums at the landmarks, row counts and weights, for each block of rows.
 
@@ -103,16 +105,17 @@ class BlockSums:
         return cls(sums, rows, weights)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnRanges:
     """Smallest and largest value of each feature.
 
-    The one statistic that cannot be subtracted: after a subtraction it is still a bound, but rows that
-    reached it may be gone.
+    The one statistic that cannot be subtracted: afterwards it is still a bound, but the rows that reached it
+    may be gone, and it is no longer `exact`.
     """
 
     lower: Floats
     upper: Floats
+    exact: bool = True
 
     @classmethod
     def empty(cls, d: int) -> ColumnRanges:
@@ -120,19 +123,20 @@ class ColumnRanges:
         return cls(np.full(d, np.inf), np.full(d, -np.inf))
 
     def __add__(self, other: ColumnRanges) -> ColumnRanges:
-        return ColumnRanges(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
+        lower, upper = np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper)
+        return ColumnRanges(lower, upper, self.exact and other.exact)
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
         return {"columns.lower": self.lower, "columns.upper": self.upper}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> ColumnRanges:
+    def from_arrays(cls, arrays: Arrays, *, exact: bool) -> ColumnRanges:
         """Rebuild from what `arrays` returned."""
-        return cls(arrays["columns.lower"], arrays["columns.upper"])
+        return cls(arrays["columns.lower"], arrays["columns.upper"], exact)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tally:
     """All statistics of some rows, and how many rows were left out for nulls or NaN."""
 
@@ -149,13 +153,19 @@ class Tally:
         return Tally(self.blocks + other.blocks, self.ranges + other.ranges, self.dropped + other.dropped)
 
     def __sub__(self, other: Tally) -> Tally:
-        return Tally(self.blocks + -other.blocks, self.ranges, self.dropped - other.dropped)
+        blocks = self.blocks + -other.blocks
+        nothing_left = not blocks.rows.any()
+        ranges = (
+            ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
+        )
+        return Tally(blocks, ranges, self.dropped - other.dropped)
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
         return {**self.blocks.arrays(), **self.ranges.arrays()}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, *, dropped: int) -> Tally:
+    def from_arrays(cls, arrays: Arrays, *, dropped: int, exact_ranges: bool) -> Tally:
         """Rebuild from what `arrays` returned."""
-        return cls(BlockSums.from_arrays(arrays), ColumnRanges.from_arrays(arrays), dropped)
+        ranges = ColumnRanges.from_arrays(arrays, exact=exact_ranges)
+        return cls(BlockSums.from_arrays(arrays), ranges, dropped)

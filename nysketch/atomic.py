@@ -16,6 +16,7 @@ from nysketch.errors import OutputError
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Write a file that appears at `path` complete or not at all."""
+    path = Path(os.path.realpath(path))  # a link stays one; what it points to is replaced
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         # Made by the kernel, so that its permissions follow the umask.
@@ -57,3 +58,9 @@ def remove_leftovers(output: Path) -> None:
         for path in output.parent.iterdir():
             if ours.fullmatch(path.name):
                 path.unlink()
+
+
+def refuse_to_overwrite(path: Path, *, overwrite: bool, hint: str = "see --if-exists overwrite") -> None:
+    """Raise an OutputError if there is something at `path` that is to be kept."""
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path}: exists already; {hint}")

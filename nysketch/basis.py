@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,9 @@ Floats = NDArray[np.float64]
 
 SCALINGS = ("none", "standard", "robust")
 DEFAULT_LANDMARKS = 1000
+
+# Largest scaled value of a landmark; divided by the smallest bandwidth it can still be squared.
+LARGEST = 1e100
 
 # Eigenvalues of the kernel matrix below this share of the largest are noise: float32 kernel sums carry
 # about 1e-7 of relative error, and a feature divides it by the root of its eigenvalue. Here the error of
@@ -56,7 +59,7 @@ class NystromMap:
         return len(self.eigenvalues)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Basis:
     """Columns, scaling, kernel and landmarks: the coordinate system of a sketch.
 
@@ -119,7 +122,15 @@ class Basis:
             raise UsageError(f"the number of landmarks must be at least 1, not {m}")
         if not len(rows):
             raise InputError("there are no rows to choose landmarks from")
-        center, scale = _fit_scaling(rows, scaling)
+        require_seed(seed)
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, scale = _fit_scaling(rows, scaling)
+        _require_finite(center, scale, columns)
+        if np.abs((rows - center) / scale).max() > LARGEST:
+            raise InputError(
+                f"some column holds values beyond {LARGEST:g}, too large to take distances between. "
+                "Leave it out with --exclude"
+            )
         if bandwidth == "median":
             width = median_bandwidth((rows - center) / scale, seed)
         else:
@@ -223,9 +234,23 @@ class Basis:
             sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return sha.hexdigest()
 
+    def __eq__(self, other: object) -> bool:
+        """Tell whether kernel sums at the two bases can be added."""
+        return self.digest == other.digest if isinstance(other, Basis) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def merged_origin(self, other: Basis) -> Basis:
+        """Return this basis with what both say of their origin: the order of merging must not show."""
+        if self.origin == other.origin:
+            return self
+        common = {key: value for key, value in self.origin.items() if other.origin.get(key) == value}
+        return replace(self, origin=common)
+
     def require_same(self, other: Basis) -> None:
         """Raise IncompatibleError, naming what differs and both values, unless the digests agree."""
-        if self.digest == other.digest:
+        if self == other:
             return
         for what, mine, theirs in (
             ("columns", _names(self.columns), _names(other.columns)),
@@ -247,6 +272,22 @@ class Basis:
 
 def _names(columns: Sequence[Column]) -> str:
     return ", ".join(map(str, columns))
+
+
+def require_seed(seed: int) -> None:
+    """Raise a UsageError unless this can seed everything random."""
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"the seed must be between 0 and 2**63 - 1, not {seed}")
+
+
+def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) -> None:
+    names = [column.name for column in columns for _ in range(column.width)]
+    for name, c, s in zip(names, center, scale, strict=True):
+        if not (np.isfinite(c) and np.isfinite(s)):
+            raise InputError(
+                f"column {name!r} holds values too large to scale by: leave it out with --exclude {name}, "
+                "or use --scale none"
+            )
 
 
 def _fit_scaling(rows: Floats, scaling: str) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,30 @@ def checkpoint_path(output: Path) -> Path:
     return output.with_name(output.name + ".checkpoint")
 
 
-class Checkpoint:
-    """The checkpoint of one output; `partial` is the unfinished sketch found there, if any."""
+def _as_stored(request: dict[str, Any]) -> Any:
+    """Return a request as it will be read back."""
+    return json.loads(json.dumps(request))
 
-    def __init__(self, output: Path, request: dict[str, Any], *, every: float, restart: bool = False) -> None:
+
+class Checkpoint:
+    """The checkpoint of one output; `partial` is the unfinished sketch found there, if any.
+
+    It must have been left by the same request, or by one of the `alternatives` that would have given the
+    same sums so far.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        request: dict[str, Any],
+        *,
+        every: float,
+        alternatives: Sequence[dict[str, Any]] = (),
+        restart: bool = False,
+    ) -> None:
         self.path = checkpoint_path(output)
-        self._request = json.loads(json.dumps(request))  # as it will be read back
+        self._request = _as_stored(request)
+        self._alternatives = [_as_stored(other) for other in alternatives]
         self._every = every
         self._last_save = time.monotonic()
         self.partial: Sketch | None = None
@@ -55,6 +74,8 @@ class Checkpoint:
             done = np.unpackbits(arrays.pop("done"))
             self.partial = sketch_from_parts(metadata, arrays)
             different = [name for name, value in self._request.items() if found[name] != value]
+            if found in self._alternatives:
+                different = []
             changed = self._changed_inputs(found) if "inputs" in different else []
         except (CorruptSketchError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptSketchError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nysketch.errors import IncompatibleError, OutputError
+from nysketch.atomic import refuse_to_overwrite
+from nysketch.errors import IncompatibleError
 from nysketch.fileformat import load_sketch, save
 from nysketch.locks import output_lock
 from nysketch.sketches import Sketch
@@ -66,8 +67,7 @@ def _combine(
 ) -> Sketch:
     """Fold an operation over sketch files, one in memory at a time, and save the result."""
     with output_lock(output, wait=lock_wait):
-        if output.exists() and not overwrite:
-            raise OutputError(f"{output}: exists already; see --if-exists overwrite")
+        refuse_to_overwrite(output, overwrite=overwrite)
         result = load_sketch(paths[0])
         for path in paths[1:]:
             try:

@@ -24,6 +24,7 @@ def describe(thing: Sketch | Basis) -> dict[str, Any]:
         "inputs": provenance["inputs"],
         "kind": "sketch",
         "precision": thing.settings["precision"],
+        "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
         "seed": thing.settings.get("seed"),

@@ -28,7 +28,7 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     return total, error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExactSum:
     """An array of exact sums, as canonical pairs of float64."""
 

@@ -9,13 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.atomic import atomic_file
+from nysketch.atomic import atomic_file, refuse_to_overwrite
 from nysketch.basis import Basis
 from nysketch.describe import describe
-from nysketch.errors import UsageError
+from nysketch.errors import InputError, UsageError
+from nysketch.fileformat import load
 from nysketch.sketches import Sketch
 
 FORMATS = ("npz", "json", "parquet")
+
+
+def export_file(path: Path, output: Path, format: str | None = None, *, overwrite: bool) -> None:
+    """Write the sketch or basis at `path` to `output`, which must be another file."""
+    refuse_to_overwrite(output, overwrite=overwrite)
+    if output.exists() and path.exists() and output.samefile(path):
+        raise UsageError(f"{output}: is the input; choose another --output")
+    thing = load(path)
+    try:
+        export(thing, output, format)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch import __version__
-from nysketch.accumulators import Tally
+from nysketch.accumulators import PRECISIONS, Tally
 from nysketch.atomic import atomic_file
 from nysketch.basis import SCALINGS, Basis
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
@@ -206,6 +206,7 @@ def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], 
     metadata = _head(kind) | {
         "basis": sketch.basis.describe(),
         "dropped_rows": sketch.dropped_rows,
+        "exact_ranges": sketch.tally.ranges.exact,
         "provenance": sketch.provenance.describe(),
         "settings": sketch.settings,
     }
@@ -215,7 +216,10 @@ def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], 
 def sketch_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Sketch:
     """Rebuild a sketch; raise ValueError or a kin where the parts do not fit together."""
     basis = _basis_from_parts(metadata, arrays)
-    tally = Tally.from_arrays(arrays, dropped=metadata["dropped_rows"])
+    exact_ranges = metadata["exact_ranges"]
+    if not isinstance(exact_ranges, bool):
+        raise ValueError("it does not say whether its ranges are exact")
+    tally = Tally.from_arrays(arrays, dropped=metadata["dropped_rows"], exact_ranges=exact_ranges)
     provenance = Provenance.from_description(metadata["provenance"])
     sketch = Sketch(basis, tally, dict(metadata["settings"]), provenance)
     _check_sums(sketch)
@@ -248,8 +252,6 @@ def _check_basis(basis: Basis) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(basis.transform(basis.landmarks)).all():
             raise ValueError("its landmarks are out of range once they are scaled")
-    if not 1e-150 < basis.kernel.bandwidth < 1e150:  # its square must be a number as well
-        raise ValueError("its bandwidth is out of range")
 
 
 def _check_sums(sketch: Sketch) -> None:
@@ -278,7 +280,7 @@ def _check_sums(sketch: Sketch) -> None:
 
 def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
     weights = settings.get("weights")
-    if settings["precision"] not in ("float32", "float64"):
+    if settings["precision"] not in PRECISIONS:
         raise ValueError("its precision is unknown")
     if not isinstance(weights, str | None) or weighted != (weights is not None):
         raise ValueError("it does not say which column its weights are from")
@@ -313,6 +315,11 @@ def save(thing: Sketch | Basis, path: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> Sketch | Basis:
     """Read a sketch or a basis, verifying its checksum."""
+    return load_with_metadata(path)[0]
+
+
+def load_with_metadata(path: str | os.PathLike[str]) -> tuple[Sketch | Basis, dict[str, Any]]:
+    """Read a sketch or a basis, and what its file says about itself."""
     metadata, arrays = read_parts(Path(path), ("sketch", "basis"))
     try:
         rebuild = sketch_from_parts if metadata["kind"] == "sketch" else _basis_from_parts
@@ -320,7 +327,7 @@ def load(path: str | os.PathLike[str]) -> Sketch | Basis:
         _check_known(metadata | {"format_version": FORMAT_VERSION}, arrays, *_parts(thing))
     except _DAMAGE as error:
         raise CorruptSketchError(f"{path}: its parts do not fit together: {_reason(error)}") from error
-    return thing
+    return thing, metadata
 
 
 def _check_known(found: dict[str, Any], arrays: Arrays, metadata: dict[str, Any], ours: Arrays) -> None:

@@ -24,7 +24,7 @@ class Gaussian:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        if not 1e-100 < self.bandwidth < 1e100:  # its square must be a number, too
+        if not 1e-50 < self.bandwidth < 1e50:  # its square must be a number, too
             raise UsageError(f"bandwidth must be a positive number, not {self.bandwidth!r}")
 
     def __call__(self, X: Floats, Y: Floats) -> Floats:

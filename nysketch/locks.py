@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from nysketch.atomic import remove_leftovers
 from nysketch.errors import LockedError, OutputError
 
 
@@ -25,6 +26,7 @@ def output_lock(output: Path, *, wait: float = 0.0) -> Iterator[None]:
             )
         time.sleep(0.1)
     try:
+        remove_leftovers(output)
         yield
     finally:
         # Unlink while still holding it: whoever opened the old file notices that it has gone.

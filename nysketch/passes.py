@@ -12,16 +12,16 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.accumulators import ColumnRanges, Tally, grid_exponent
-from nysketch.atomic import remove_leftovers
-from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis
+from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent
+from nysketch.atomic import refuse_to_overwrite
+from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis, require_seed
 from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
@@ -54,10 +54,9 @@ class PassOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
             raise UsageError(f"the number of blocks must be between 1 and 65536, not {self.blocks}")
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"the seed must be between 0 and 2**63 - 1, not {self.seed}")
-        if self.precision not in ("float32", "float64"):
-            raise UsageError(f"precision must be float32 or float64, not {self.precision!r}")
+        require_seed(self.seed)
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,9 @@ def sketch(
     one is made from a pilot sample, for which the source must be readable twice.
     """
     known = as_basis(basis)
+    wanted = None if known is not None else BasisOptions(m, scaling, bandwidth, pilot_rows)
+    if wanted is None and (m, scaling, bandwidth, pilot_rows) != astuple(BasisOptions()):
+        raise UsageError("the basis has its landmarks, scaling and bandwidth: they cannot be chosen again")
     source = open_source(
         data,
         columns=columns,
@@ -110,9 +112,11 @@ def sketch(
     )
     options = PassOptions(blocks, seed, precision, nulls, weights)
     if known is None:
-        wanted = BasisOptions(m, scaling, bandwidth, pilot_rows)
-        known = make_basis(source, wanted, options, threads=threads)
-    return run_pass(source, known, options, threads=threads, batch_rows=batch_rows, progress=progress)
+        assert wanted is not None
+        known = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads)
+    return run_pass(
+        source, known, options, wanted=wanted, threads=threads, batch_rows=batch_rows, progress=progress
+    )
 
 
 def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | None:
@@ -125,23 +129,17 @@ def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | N
 def make_basis(
     source: Source,
     wanted: BasisOptions,
-    options: PassOptions,
     *,
+    seed: int,
+    nulls: str,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Basis:
-    """Make a basis from a pilot of the source that is about to be sketched."""
-    basis = fit_basis(
-        source,
-        **asdict(wanted),
-        seed=options.seed,
-        nulls=options.nulls,
-        threads=threads,
-        progress=progress,
-    )
+    """Make a basis from a pilot of the source."""
+    basis = fit_basis(source, **asdict(wanted), seed=seed, nulls=nulls, threads=threads, progress=progress)
     if basis.m < wanted.m:
         log.warning("only %d rows to choose from: %d landmarks, not %d", basis.m, basis.m, wanted.m)
-    return replace(basis, origin=basis.origin | {"requested": asdict(wanted)})
+    return basis
 
 
 def run_pass(
@@ -149,6 +147,7 @@ def run_pass(
     basis: Basis,
     options: PassOptions,
     *,
+    wanted: BasisOptions | None = None,
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: Progress | None = None,
@@ -156,8 +155,8 @@ def run_pass(
 ) -> Sketch:
     """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
 
-    Whatever ends the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the
-    checkpoint.
+    `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
+    the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
     """
     from nysketch.tiles import KernelSummer, RunningSums  # compiles or loads machine code: not for --help
 
@@ -176,17 +175,25 @@ def run_pass(
     finished_before = frozenset(done)
     rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
     todo = (f for f in source.fragments() if f.number not in finished_before)
-    if progress is not None:
-        progress(rows_done, source.rows)
-
     consistent = True  # the sums are those of the fragments in `done`, no more and no less
 
     def so_far(provenance: Provenance) -> Sketch:
-        return Sketch(basis, Tally(running.snapshot(), ranges, dropped), asdict(options), provenance)
+        tally = Tally(running.snapshot(), ranges, dropped)
+        return Sketch(basis, tally, _settings(options, wanted), provenance)
 
+    shown = 0
+
+    def report() -> None:
+        nonlocal shown
+        if progress is not None:
+            # A fragment leaves the worker a moment before it is counted as done.
+            shown = max(shown, rows_done + worker.rows_read())
+            progress(shown, source.rows)
+
+    report()
     try:
         # Closing stops the workers: without it, they would finish what they have before an error shows.
-        with closing(local.run(worker, todo, threads=threads)) as finished:
+        with closing(local.run(worker, todo, threads=threads, meanwhile=report)) as finished:
             for fragment, part in finished:
                 consistent = False  # a signal may arrive between any two of these lines
                 running.add(part.kernel_sums, part.rows, part.weights)
@@ -194,8 +201,7 @@ def run_pass(
                 done.add(fragment.number)
                 consistent = True
                 rows_done += fragment.rows
-                if progress is not None:
-                    progress(rows_done, source.rows)
+                report()
                 if checkpoint is not None and checkpoint.due():
                     checkpoint.save(so_far(Provenance()), done)
     except BaseException:
@@ -224,6 +230,10 @@ class _Part:
     dropped: int
 
 
+def _settings(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
+    return asdict(options) | {"basis": None if wanted is None else asdict(wanted)}
+
+
 class _Worker:
     """Turns one fragment into its part of the sums; buffers are kept per thread."""
 
@@ -233,9 +243,20 @@ class _Worker:
         self._source, self._summer, self._options = source, summer, options
         self._batch_rows = batch_rows
         self._local = threading.local()
+        self._reading: dict[int, int] = {}  # rows read so far of the fragments under way
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
 
+    def rows_read(self) -> int:
+        """Return how many rows of unfinished fragments have been read: a row group may take minutes."""
+        return sum(list(self._reading.values()))
+
     def __call__(self, fragment: Fragment, check: Callable[[], None]) -> _Part:
+        try:
+            return self._sum(fragment, check)
+        finally:
+            self._reading.pop(fragment.number, None)
+
+    def _sum(self, fragment: Fragment, check: Callable[[], None]) -> _Part:
         if not hasattr(self._local, "reader"):
             self._local.reader = ChunkReader(
                 self._source, nulls=self._options.nulls, batch_rows=self._batch_rows
@@ -247,10 +268,19 @@ class _Worker:
         dropped = read = 0
         for chunk in reader.chunks(fragment):
             check()
-            self._summer.add(chunk.first_row, chunk.rows, chunk.keep, chunk.weights, sums, workspace)
+            self._summer.add(
+                chunk.row_in_input,
+                chunk.rows,
+                chunk.keep,
+                chunk.weights,
+                sums,
+                workspace,
+                key=fragment.input_key,
+            )
             ranges = ranges + ColumnRanges(chunk.lower, chunk.upper)
             dropped += chunk.dropped
             read += len(chunk.rows)
+            self._reading[fragment.number] = read
         if read != fragment.rows:
             raise InputError(
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
@@ -293,38 +323,56 @@ def sketch_to_file(
     """Sketch a source into `output`, resuming what an earlier run of the same request left behind."""
     if if_exists not in IF_EXISTS:
         raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
+    _refuse_to_replace(source, output)
     with output_lock(output, wait=lock_wait):
-        if output.exists() and if_exists == "fail":
-            raise OutputError(f"{output}: exists already; see --if-exists skip|overwrite")
-        remove_leftovers(output)
+        hint = "see --if-exists skip|overwrite"
+        refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
+        unreadable = tuple(map(str, source.skipped))
         if output.exists() and if_exists == "skip":
             have = _up_to_date(source, output, basis, wanted, options)
             checkpoint_path(output).unlink(missing_ok=True)  # killed just before it would have gone
-            return Outcome(have, skipped=True)
-        before = _state(source)
+            return Outcome(have, skipped=True, unreadable=unreadable)
+        before = source.state()
+        request = _request(source, basis, wanted, options)
+        made_here = None if basis is not None else wanted
         checkpoint = None
         if before is not None:
-            request = _request(source, basis, wanted, options) | {"inputs": before}
-            checkpoint = Checkpoint(output, request, every=checkpoint_every, restart=restart)
+            request |= {"inputs": before}
+            checkpoint = Checkpoint(
+                output,
+                request,
+                # Fragments that were finished without an error had nothing to drop.
+                alternatives=[request | {"options": asdict(options) | {"nulls": "error"}}],
+                every=checkpoint_every,
+                restart=restart,
+            )
             if checkpoint.partial is not None:
                 basis = checkpoint.partial.basis
         if basis is None:
-            basis = make_basis(source, wanted, options, threads=threads, progress=pilot_progress)
+            basis = make_basis(
+                source,
+                wanted,
+                seed=options.seed,
+                nulls=options.nulls,
+                threads=threads,
+                progress=pilot_progress,
+            )
         if before is not None:
             nothing = Tally.zeros(options.blocks, basis.m, basis.d, weighted=source.weights is not None)
             provenance = Provenance.of(source.inputs())
-            # Better told now than after hours of reading.
-            require_small_header(*sketch_parts(Sketch(basis, nothing, asdict(options), provenance)))
+            empty = Sketch(basis, nothing, _settings(options, made_here), provenance)
+            require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
         result = run_pass(
             source,
             basis,
             options,
+            wanted=made_here,
             threads=threads,
             batch_rows=batch_rows,
             progress=progress,
             checkpoint=checkpoint,
         )
-        if _state(source) != before:
+        if source.state() != before:
             if checkpoint is not None:
                 checkpoint.remove()
             raise InputError(
@@ -334,17 +382,36 @@ def sketch_to_file(
         save(result, output)
         if checkpoint is not None:
             checkpoint.remove()
-        return Outcome(
-            result,
-            resumed_fragments=0 if checkpoint is None else checkpoint.resumed,
-            unreadable=tuple(map(str, getattr(source, "skipped", ()))),
-        )
+        resumed = 0 if checkpoint is None else checkpoint.resumed
+        return Outcome(result, resumed_fragments=resumed, unreadable=unreadable)
 
 
-def _state(source: Source) -> Any:
-    """Return what tells a changed input from an unchanged one; None if there is no going back to it."""
-    state = getattr(source, "state", None)
-    return None if state is None else state()
+def basis_to_file(
+    source: Source,
+    output: Path,
+    *,
+    wanted: BasisOptions,
+    seed: int = 0,
+    nulls: str = "error",
+    overwrite: bool = False,
+    lock_wait: float = 0.0,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Basis:
+    """Make a basis from a pilot of the source, and save it."""
+    _refuse_to_replace(source, output)
+    with output_lock(output, wait=lock_wait):
+        refuse_to_overwrite(output, overwrite=overwrite)
+        basis = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads, progress=progress)
+        save(basis, output)
+    return basis
+
+
+def _refuse_to_replace(source: Source, output: Path) -> None:
+    """Keep an output from destroying the data it is made from."""
+    for path in source.local_paths if output.exists() else ():
+        if output.samefile(path):
+            raise UsageError(f"{output}: is an input; choose another --output")
 
 
 def _request(
@@ -362,17 +429,17 @@ def _up_to_date(
 ) -> Sketch:
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
-    made = have.basis.origin.get("requested") if basis is None else have.basis.digest
+    made = have.settings.get("basis") if basis is None else have.basis.digest
     stored = {
         "basis": made,
         "columns": [[column.name, column.width] for column in have.basis.columns],
-        "options": have.settings,
+        "options": {name: have.settings.get(name) for name in asdict(options)},
         "inputs": have.provenance,
     }
     asked = _request(source, basis, wanted, options) | {"inputs": Provenance.of(source.inputs())}
     different = [name for name, value in asked.items() if stored[name] != value]
     written = output.stat().st_mtime_ns
-    if any(mtime is not None and mtime >= written for _, _, mtime, _ in _state(source) or ()):
+    if any(mtime is not None and mtime >= written for _, _, mtime, _ in source.state() or ()):
         different.append("modification time of an input")
     if different:
         raise OutputError(

@@ -12,7 +12,7 @@ from contextlib import closing
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import DEFAULT_LANDMARKS, Basis
+from nysketch.basis import DEFAULT_LANDMARKS, Basis, require_seed
 from nysketch.engines import local
 from nysketch.errors import InputError, UsageError
 from nysketch.reading import ChunkReader
@@ -21,13 +21,15 @@ from nysketch.sources import Fragment, Source
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
+_PILOT_BYTES = 32 << 20
+
 # Where nearly all rows are dropped, stop looking for more: the numbers of so many rows take 128 MiB.
 _MAX_DRAWN = 1 << 24
 
 
-def default_pilot_rows(m: int) -> int:
-    """Return how many pilot rows to draw for m landmarks."""
-    return max(10 * m, 10_000)
+def default_pilot_rows(m: int, d: int) -> int:
+    """Return how many pilot rows to draw for m landmarks: ten each, but not too many wide ones."""
+    return max(m, min(max(10 * m, 10_000), _PILOT_BYTES // (8 * d)))
 
 
 def fit_basis(
@@ -45,11 +47,23 @@ def fit_basis(
     """Make a basis from a uniform sample of the rows of `source`."""
     if m < 1:
         raise UsageError(f"the number of landmarks must be at least 1, not {m}")
-    wanted = default_pilot_rows(m) if pilot_rows is None else pilot_rows
+    require_seed(seed)
+    d = sum(column.width for column in source.columns)
+    wanted = default_pilot_rows(m, d) if pilot_rows is None else pilot_rows
     if wanted < m:
         raise UsageError(f"a pilot of {wanted} rows cannot give {m} landmarks")
     rows = read_pilot(source, wanted, at_least=m, seed=seed, nulls=nulls, threads=threads, progress=progress)
     return Basis.from_rows(rows, source.columns, m=m, scaling=scaling, bandwidth=bandwidth, seed=seed)
+
+
+def rows_to_draw_from(source: Source) -> int:
+    """Return the number of rows of a source that can be read twice; raise UsageError for a stream."""
+    if source.rows is None or not source.rereadable:
+        raise UsageError(
+            "this source can be read only once, so its landmarks must come from elsewhere: "
+            "make a basis with `nysketch basis` and pass it with --basis"
+        )
+    return source.rows
 
 
 def read_pilot(
@@ -66,26 +80,22 @@ def read_pilot(
 
     Dropped rows are missing from the result; if fewer than `at_least` are left, more are drawn.
     """
-    if source.rows is None or not source.rereadable:
-        raise UsageError(
-            "this source can be read only once, so its landmarks must come from elsewhere: "
-            "make a basis with `nysketch basis` and pass it with --basis"
-        )
+    available = rows_to_draw_from(source)
     if threads is not None and threads < 1:
         raise UsageError(f"the number of threads must be at least 1, not {threads}")
-    if not source.rows:
+    if not available:
         raise InputError("the source has no rows")
-    draw, most = wanted, min(source.rows, max(wanted, _MAX_DRAWN))
+    draw, most = wanted, min(available, max(wanted, _MAX_DRAWN))
     while True:
         draw = min(draw, most)
-        numbers = draw_rows(source.rows, draw, seed)
+        numbers = draw_rows(available, draw, seed)
         rows = _read_rows(source, numbers, nulls, threads, progress)
         if len(rows) >= min(at_least, wanted) or draw == most:
             break
         # Mostly nulls: aim at the missing rest, with something to spare.
         draw = int(draw * min(100.0, 1.5 * at_least / max(len(rows), 1))) + 1
     if not len(rows):
-        which = f"all {draw:,} rows" if draw == source.rows else f"all {draw:,} rows of the pilot"
+        which = f"all {draw:,} rows" if draw == available else f"all {draw:,} rows of the pilot"
         raise InputError(f"{which} hold nulls, NaN or infinities: nothing to sketch")
     return rows
 

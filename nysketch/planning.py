@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nysketch.basis import Column
 from nysketch.engines.local import available_threads
 from nysketch.errors import UsageError
+from nysketch.pilot import rows_to_draw_from
 from nysketch.reading import batch_rows_for, chunk_rows_for
 from nysketch.sources import Source
 
@@ -18,10 +19,6 @@ DEFAULT_MEMORY = 512 * 10**6
 # As measured: 230 MiB for Python and libraries with compiled code loaded, 40 more in a process that has to
 # compile it, and something to spare.
 _BASE_BYTES = 300 << 20
-# Read-ahead, decompressed pages and dictionaries of one Parquet reader: 27 MB per thread at 16 columns,
-# batch and all.
-_READER_BYTES = 16 << 20
-_COLUMN_BYTES = 64 << 10
 # A tile is smaller at any reasonable m, and larger only for thousands of landmarks.
 _TILE_ROWS = 64
 
@@ -53,9 +50,10 @@ def plan(
     sums, landmarks = 8 * blocks * m, 8 * m * d
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
-    reader = _READER_BYTES + _COLUMN_BYTES * len(source.columns)
-    fixed = _BASE_BYTES + 3 * 8 * min(pilot_rows, source.rows or 0) * d + 8 * sums + 4 * landmarks
-    per_thread = reader + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
+    # The rows of the pilot, scaled, and on their way to landmarks.
+    pilot = 3 * 8 * min(pilot_rows, rows_to_draw_from(source)) * d if pilot_rows else 0
+    fixed = _BASE_BYTES + pilot + 8 * sums + 4 * landmarks
+    per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
     fitting = (memory - fixed) // per_thread
     chosen = max(1, min(available_threads(), fitting)) if threads is None else threads
     if threads is None and chosen < available_threads():
@@ -67,11 +65,11 @@ def plan(
         )
     needed = fixed + chosen * per_thread
     if needed > memory:
-        fewer = " or fewer --threads" if chosen > 1 else ""
+        fewer = " or --threads" if chosen > 1 else ""
         raise UsageError(
             f"this takes about {needed / 1e6:,.0f} MB of memory with {chosen} thread(s), more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m), "
-            f"--pilot-rows{fewer}"
+            f"--blocks, --pilot-rows{fewer}"
         )
     return Plan(
         columns=source.columns,

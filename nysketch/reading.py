@@ -19,6 +19,9 @@ Floats = NDArray[np.float64]
 
 NULL_POLICIES = ("error", "drop")
 
+# What sums on the grid of weighted rows (accumulators.GRID_FINE) hold to better than 1e-6.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-12, 1e12
+
 
 def chunk_rows_for(d: int) -> int:
     """Return the rows of a chunk: up to 4 MiB, which the cache nearly holds, but some for every block."""
@@ -35,9 +38,13 @@ def batch_rows_for(d: int) -> int:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows of a fragment; those with `keep` are valid. Views of a reused buffer."""
+    """Consecutive rows of a fragment; those with `keep` are valid. Views of a reused buffer.
+
+    `first_row` counts from the start of the source, `row_in_input` from that of the input.
+    """
 
     first_row: int
+    row_in_input: int
     rows: Floats
     keep: NDArray[np.bool_]
     weights: Floats | None
@@ -101,21 +108,28 @@ class ChunkReader:
         keep = self._all[:count]
         clean = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
         if weights is not None:
-            clean = clean and bool(np.isfinite(weights).all()) and bool((weights >= 0).all())
+            clean = clean and bool(np.isfinite(weights).all())
         if not clean:
             keep = np.asarray(np.isfinite(rows).all(axis=1))
             if weights is not None:
                 keep &= np.isfinite(weights)
-                if (weights[keep] < 0).any():
-                    raise InvalidRowsError(
-                        f"{fragment.where}: weights column {self._source.weights!r} has negative "
-                        f"values, such as {weights[keep].min():g}"
-                    )
             if self._nulls == "error":
                 raise self._diagnose(fragment)
             lower = rows.min(axis=0, where=keep[:, None], initial=np.inf)
             upper = rows.max(axis=0, where=keep[:, None], initial=-np.inf)
-        return Chunk(fragment.first_row + offset, rows, keep, weights, lower, upper)
+        if weights is not None:
+            self._check_weights(weights[keep], fragment)
+        first, row_in_input = fragment.first_row + offset, fragment.row_in_input + offset
+        return Chunk(first, row_in_input, rows, keep, weights, lower, upper)
+
+    def _check_weights(self, weights: Floats, fragment: Fragment) -> None:
+        """Refuse negative weights, and positive ones that the grid of exact sums cannot hold."""
+        bad = weights[(weights != 0) & ~((weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT))]
+        if len(bad):
+            raise InvalidRowsError(
+                f"{fragment.where}: weights column {self._source.weights!r} has values such as {bad[0]:g}; "
+                f"weights must be 0, or between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}. Rescale them"
+            )
 
     def _diagnose(self, fragment: Fragment) -> InvalidRowsError:
         """Read the fragment again and say what is wrong with it, column by column."""

@@ -21,7 +21,7 @@ from nysketch.provenance import Provenance
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sketch:
     """Kernel sums of some rows at the landmarks of a basis, by block, and where the rows came from."""
 
@@ -93,6 +93,21 @@ class Sketch:
         """α with Σ_j α_j k(z_j, ·) the projection of the mean embedding on the landmarks' span."""
         return self.basis.nystrom.matrix.T @ self.mean_features()
 
+    def __eq__(self, other: object) -> bool:
+        """Tell whether two sketches are the same in every stored bit, but for how their basis was made."""
+        if not isinstance(other, Sketch):
+            return NotImplemented
+        mine, theirs = self.tally.arrays(), other.tally.arrays()
+        return (
+            self.basis == other.basis
+            and mine.keys() == theirs.keys()
+            and all(np.array_equal(array, theirs[name]) for name, array in mine.items())
+            and (self.dropped_rows, self.settings) == (other.dropped_rows, other.settings)
+            and (self.tally.ranges.exact, self.provenance) == (other.tally.ranges.exact, other.provenance)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
     def _require_compatible(self, other: Sketch) -> None:
         self.basis.require_same(other.basis)
         for what, mine, theirs, remedy in (
@@ -122,7 +137,7 @@ class Sketch:
             return NotImplemented
         self._require_compatible(other)
         return Sketch(
-            self.basis,
+            self.basis.merged_origin(other.basis),
             self.tally + other.tally,
             self._common_settings(other),
             self.provenance + other.provenance,
@@ -137,7 +152,7 @@ class Sketch:
             return NotImplemented
         self._require_compatible(other)
         return Sketch(
-            self.basis,
+            self.basis.merged_origin(other.basis),
             self.tally - other.tally,
             self._common_settings(other),
             self.provenance - other.provenance,

@@ -34,8 +34,6 @@ from nysketch.exact import ExactSum
 
 Floats = NDArray[np.float64]
 
-PRECISIONS = ("float32", "float64")
-
 # Landmarks with ½|z|² up to this (|z| up to r = 5.2) go through the float32 product, which is then good
 # to 1e-6. The bound also keeps exp2 simple: a row longer than ROW_RADIUS = r + 15.9 has kernel values
 # below 2**-126 at all of them, so it may be shortened to that length without changing a float32 digit,
@@ -60,6 +58,9 @@ def tile_rows_for(m: int, d: int) -> int:
 
 # Coordinates are cut off here before they are squared: finite, and far beyond ROW_RADIUS.
 _FAR_AWAY = np.float32(2.0**40)
+
+# The same where they are float64: finite when squared, and farther than any landmark can be.
+_BEYOND = 1e151
 
 _FAST = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: sums keep their order
 
@@ -118,7 +119,7 @@ def _exp2(t):  # type: ignore[no-untyped-def]
 
 @_compiled()
 def deal_blocks(first_row, keep, seed, blocks, order, block_of):  # type: ignore[no-untyped-def]
-    """Deal rows to blocks by a hash of seed and global row number, and sort them by block.
+    """Deal rows to blocks by a hash of seed and row number, and sort them by block.
 
     Row `first_row + i` takes part if `keep[i]`. Writes, for each position p of the sorted rows, which
     row stands there (`order`) and its block (`block_of`); returns how many there are.
@@ -217,7 +218,7 @@ def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponent
     for p in range(count):
         exponents[:] = 0.0
         for k in range(far.shape[0]):
-            x = (rows[order[p], k] - shift[k]) * factor[k]
+            x = min(max((rows[order[p], k] - shift[k]) * factor[k], -_BEYOND), _BEYOND)
             z = far[k]
             for j in range(m):
                 difference = x - z[j]
@@ -296,7 +297,7 @@ class KernelSummer:
 
     def __init__(self, basis: Basis, *, blocks: int, seed: int, precision: str) -> None:
         self.basis, self.blocks, self.precision = basis, blocks, precision
-        self.seed = np.uint64(seed)
+        self._seed = seed
         self.d = basis.d
         scaled = basis.transform(basis.landmarks)
         middle = np.median(scaled, axis=0)  # a few landmarks may be very far out
@@ -306,8 +307,10 @@ class KernelSummer:
         self._factor = gamma / basis.scale
         Z = (basis.landmarks - self._shift) * self._factor
         half_norms = 0.5 * (Z**2).sum(axis=1)
-        self.near = np.flatnonzero(half_norms <= NEAR)
-        self.far = np.flatnonzero(half_norms > NEAR)
+        # The product of many features rounds more often.
+        limit = NEAR / max(1.0, np.sqrt(basis.d / 64))
+        self.near = np.flatnonzero(half_norms <= limit)
+        self.far = np.flatnonzero(half_norms > limit)
         offsets = -half_norms[self.near]
         augmented = np.vstack([Z[self.near].T, offsets])
         self._near_matrix = np.ascontiguousarray(augmented, dtype=np.float32)
@@ -332,9 +335,12 @@ class KernelSummer:
         weights: Floats | None,
         into: FragmentSums,
         ws: Workspace,
+        *,
+        key: int = 0,
     ) -> None:
-        """Add the rows `keep`, numbered from `first_row`, to the sums of their blocks."""
-        count = deal_blocks(first_row, keep, self.seed, self.blocks, ws.order, ws.block_of)
+        """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks."""
+        seed = np.uint64((self._seed + key) % 2**64)
+        count = deal_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
         order, block_of = ws.order[:count], ws.block_of[:count]
         into.rows += np.bincount(block_of, minlength=self.blocks)
         row_weights = np.ones(count)

@@ -9,6 +9,7 @@ import pytest
 
 import nysketch
 from nysketch.cli import COMMANDS
+from nysketch.pilot import default_pilot_rows
 
 README = Path(__file__).parents[1] / "README.md"
 HEAVY = ("h5py", "numba", "numpy", "pyarrow", "scipy")
@@ -33,6 +34,17 @@ def test_the_main_help_lists_all_commands(run_cli):
     assert result.returncode == 0
     assert all(f"  {name} " in result.stdout for name in COMMANDS)
     assert "Example: nysketch sketch " in result.stdout.rstrip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", ["sketch", "basis"])
+def test_help_tells_the_defaults_that_depend_on_the_data(run_cli, command):
+    text = " ".join(run_cli(command, "--help").stdout.split())
+    assert "one per processor, as far as they fit --memory" in text
+    assert "10 per landmark and at least 10,000, but at most 32 MB worth, and never fewer" in text
+    m, most = 100, 32 * 10**6
+    assert [default_pilot_rows(m, d) for d in (1, 10**6)] == [10_000, m]
+    assert default_pilot_rows(2000, 1) == 20_000
+    assert 0.9 * most < 8 * 1000 * default_pilot_rows(m, 1000) < 1.1 * most
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["sketch", "--help"], ["--version"]])
@@ -74,22 +86,26 @@ def test_an_unknown_command_is_answered_with_the_likely_one(run_cli):
         ["sketch", "a.parquet", "-o", "a.parquet", "--if-exists", "overwrite"],
         ["sketch", "a.parquet", "-o", ""],
         ["sketch", "a.parquet", "-o", "."],
+        ["basis", "a.parquet", "-o", "a.parquet", "--if-exists", "overwrite"],
+        ["basis", "a.parquet", "-o", "x.nysk", "--seed", "-1"],
         ["merge", "-o", "x.nysk"],
         ["subtract", "a.nysk", "-o", "x.nysk"],
         ["export", "a.nysk", "-o", "x.txt"],
+        ["merge", "a.nysk", "*.nysk", "-o", "x.nysk"],
+        ["verify", ".", "a.nysk"],
+        ["export", "a.nysk", "-o", "a.nysk", "--to", "npz", "--if-exists", "overwrite"],
+        ["export", "a.nysk", "-o", "../{here}/a.nysk", "--to", "npz", "--if-exists", "overwrite"],
         ["info"],
         ["verify"],
     ],
     ids=" ".join,
 )
 def test_a_wrong_request_exits_with_2_and_writes_nothing(run_cli, shelf, arguments):
-    before = sorted(path.name for path in shelf.iterdir())
-    data = (shelf / "a.parquet").read_bytes()
-    result = run_cli(*arguments, cwd=shelf)
+    before = {path.name: path.read_bytes() for path in shelf.iterdir()}
+    result = run_cli(*(argument.replace("{here}", shelf.name) for argument in arguments), cwd=shelf)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr and "Traceback" not in result.stderr
-    assert sorted(path.name for path in shelf.iterdir()) == before
-    assert (shelf / "a.parquet").read_bytes() == data
+    assert {path.name: path.read_bytes() for path in shelf.iterdir()} == before
 
 
 JSON_COMMANDS = {
@@ -101,6 +117,16 @@ JSON_COMMANDS = {
     "subtract": ["ab.nysk", "b.nysk", "-o", "{out}.nysk"],
     "export": ["a.nysk", "-o", "{out}.npz"],
 }
+
+
+@pytest.mark.parametrize("command", ["sketch", "basis", "merge", "subtract", "export"])
+def test_no_result_goes_to_a_file_called_dash(run_cli, shelf, command):
+    before = sorted(shelf.iterdir())
+    arguments = [argument if "{out}" not in argument else "-" for argument in JSON_COMMANDS[command]]
+    result = run_cli(command, *arguments, cwd=shelf)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "results cannot be written to standard output; name a file" in result.stderr
+    assert sorted(shelf.iterdir()) == before
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -151,6 +177,35 @@ def test_log_lines_can_be_json(run_cli, shelf, tmp_path):
     assert json.loads(result.stderr)["level"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["sketch", "a.parquet", "-o", "x.nysk", "--nonsense"], "No such option"),
+        (["sketch", "a.parquet", "-o", "x.nysk", "-m", "0"], "0 is not in the range"),
+        (["sketch", "a.parquet"], "Missing option '-o'"),
+        (["skecth", "a.parquet"], "Did you mean 'sketch'?"),
+    ],
+)
+@pytest.mark.parametrize("flag", [["--log-format", "json"], ["--log-format=json"]], ids=["two", "one"])
+def test_complaints_about_the_request_can_be_json(run_cli, shelf, arguments, complaint, flag):
+    result = run_cli(*arguments, *flag, cwd=shelf)
+    assert (result.returncode, result.stdout) == (2, "")
+    line = json.loads(result.stderr)
+    assert line["level"] == "error" and complaint in line["message"]
+
+
+def test_complaints_follow_the_log_format_wherever_it_is_set(run_cli, tmp_path):
+    (tmp_path / "settings.toml").write_text('[info]\nlog-format = "json"\n')
+    configured, variable = ["--config", tmp_path / "settings.toml"], {"NYSKETCH_INFO_LOG_FORMAT": "json"}
+    for result in (
+        run_cli(*configured, "info", "--nonsense"),
+        run_cli("info", "--nonsense", env=variable),
+    ):
+        assert result.returncode == 2 and "--nonsense" in json.loads(result.stderr)["message"]
+    result = run_cli("info", "--nonsense", "--log-format", "text", env=variable)
+    assert result.returncode == 2 and result.stderr.startswith("Usage: ")
+
+
 @pytest.mark.parametrize("target", ["/dev/full", None], ids=["full", "closed"])
 def test_results_that_cannot_be_written_are_no_traceback(cli_command, shelf, target):
     command, environment = cli_command
@@ -199,11 +254,9 @@ def test_the_settings_file_can_come_from_a_variable(run_cli, shelf, tmp_path):
 def test_variables_are_named_after_flags(run_cli, shelf, tmp_path, option):
     values = {"basis": str(shelf / "basis.nysk"), "json": "1"}
     name = f"NYSKETCH_SKETCH_{option.upper()}"
-    result = run_cli(
-        "sketch", shelf / "a.parquet", "-m", "5", "-o", tmp_path / "a.nysk", env={name: values[option]}
-    )
+    result = run_cli("sketch", shelf / "a.parquet", "-o", tmp_path / "a.nysk", env={name: values[option]})
     assert result.returncode == 0, result.stderr
-    assert nysketch.load(tmp_path / "a.nysk").basis.m == (20 if option == "basis" else 5)
+    assert nysketch.load(tmp_path / "a.nysk").basis.m == (20 if option == "basis" else 600)
     assert result.stdout.startswith("{") == (option == "json")
 
 

@@ -51,6 +51,16 @@ def test_skip_skips_only_what_is_up_to_date(run_cli, parquet, make_parquet):
     assert (folder / "out.nysk").read_bytes() == written
 
 
+def test_an_existing_basis_is_kept_unless_told_otherwise(run_cli, parquet):
+    basis = ["basis", "a.parquet", "-m", "5", "-o", "basis.nysk"]
+    (parquet.parent / "basis.nysk").write_bytes(b"something else")
+    message = refusal(run_cli(*basis, cwd=parquet.parent), 1)
+    assert "basis.nysk: exists already; see --if-exists overwrite" in message
+    assert (parquet.parent / "basis.nysk").read_bytes() == b"something else"
+    assert run_cli(*basis, "--if-exists", "overwrite", cwd=parquet.parent).returncode == 0
+    assert nysketch.load(parquet.parent / "basis.nysk").m == 5
+
+
 def test_a_dry_run_reads_no_rows_and_writes_nothing(run_cli, parquet):
     # Everything but the footer is overwritten: rows could not be read.
     content = parquet.read_bytes()
@@ -65,6 +75,13 @@ def test_a_dry_run_reads_no_rows_and_writes_nothing(run_cli, parquet):
     assert "a.parquet, row group " in refusal(run_cli(*SKETCH, cwd=parquet.parent), 3)
 
 
+@pytest.mark.parametrize("command", ["sketch", "basis"])
+def test_what_does_not_fit_the_memory_is_refused(run_cli, shelf, tmp_path, command):
+    arguments = [command, shelf / "a.parquet", "-m", "5", "-o", tmp_path / "out.nysk", "--memory", "1MB"]
+    assert "1 MB allowed" in refusal(run_cli(*arguments), 2)
+    assert listing(tmp_path) == []
+
+
 def test_inputs_can_come_from_a_list(run_cli, shelf, tmp_path):
     (tmp_path / "list").write_text(f"# days\n{shelf / 'b.parquet'}\n\n")
     output = tmp_path / "out.nysk"
@@ -76,6 +93,26 @@ def test_inputs_can_come_from_a_list(run_cli, shelf, tmp_path):
     assert nysketch.load(output).rows == 1200
     result = run_cli("sketch", "--from-file", tmp_path / "missing", "-o", output)
     assert "cannot read the list" in refusal(result, 3)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("-m", "20"), ("--landmarks", "5"), ("--scale", "none"), ("--bandwidth", "2"), ("--pilot-rows", "100")],
+)
+def test_a_basis_that_is_given_is_not_made(run_cli, shelf, tmp_path, flag, value):
+    given = ["sketch", shelf / "a.parquet", "--basis", shelf / "basis.nysk", "-o", tmp_path / "out.nysk"]
+    message = refusal(run_cli(*given, flag, value), 2)
+    assert flag in message and "--basis" in message
+    name = {"-m": "--landmarks"}.get(flag, flag).strip("-")
+    variable = f"NYSKETCH_SKETCH_{name}".replace("-", "_").upper()
+    message = refusal(run_cli(*given, env={variable: value}), 2)
+    assert variable in message
+    assert listing(tmp_path) == []
+    # In a settings file they are what to do where no basis is given.
+    (tmp_path / "settings.toml").write_text(f"[sketch]\n{name} = '{value}'\n")
+    result = run_cli("--config", tmp_path / "settings.toml", *given)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert nysketch.load(tmp_path / "out.nysk").basis.m == 20
 
 
 def test_standard_input_needs_a_basis(run_cli, shelf, tmp_path):
@@ -94,6 +131,8 @@ def test_standard_input_needs_a_basis(run_cli, shelf, tmp_path):
     output.unlink()
     result = run_cli("sketch", "-", "-o", output, input=stream, text=False)
     assert result.returncode == 2 and b"--basis" in result.stderr
+    result = run_cli("sketch", "-", "-o", output, "--dry-run", input=stream, text=False)
+    assert (result.returncode, result.stdout) == (2, b"") and b"--basis" in result.stderr
     result = run_cli("sketch", "-", "--basis", shelf / "basis.nysk", "-o", output, input=b"x,y\n", text=False)
     assert result.returncode == 3 and b"not an Arrow IPC stream" in result.stderr
     assert listing(tmp_path) == []
@@ -109,6 +148,20 @@ def test_unreadable_inputs_exit_with_3_or_are_skipped_with_6(run_cli, parquet):
     report = json.loads(result.stdout)
     assert report["rows"] == 600 and "bad.parquet" in report["skipped_inputs"][0]
     assert "skipped bad.parquet" in result.stderr
+    basis = [
+        "basis",
+        "a.parquet",
+        "bad.parquet",
+        "--skip-unreadable",
+        "-m",
+        "5",
+        "-o",
+        "basis.nysk",
+        "--json",
+    ]
+    result = run_cli(*basis, cwd=folder)
+    assert result.returncode == 6 and "skipped bad.parquet" in result.stderr
+    assert "bad.parquet" in json.loads(result.stdout)["skipped_inputs"][0]
     assert "no column 'z'" in refusal(run_cli(*SKETCH, "--columns", "x,z", cwd=folder), 3)
 
 
@@ -119,6 +172,45 @@ def test_merging_does_not_depend_on_the_order(run_cli, shelf, tmp_path):
         assert result.stderr == ""
     assert (tmp_path / "ab").read_bytes() == (tmp_path / "ba").read_bytes()
     assert (tmp_path / "ab").read_bytes() == (shelf / "ab.nysk").read_bytes()
+
+
+@pytest.fixture
+def days(shelf, tmp_path):
+    """A directory with sketches a and b, and with what is none: a hidden file, another one, a directory."""
+    folder = tmp_path / "[days]"
+    (folder / "deeper.nysk").mkdir(parents=True)
+    for name in ("b.nysk", "a.nysk"):
+        shutil.copy(shelf / name, folder)
+    (folder / ".hidden.nysk").write_bytes(b"not for us")
+    (folder / "notes.txt").write_bytes(b"not for us")
+    return folder
+
+
+@pytest.mark.parametrize("given", ["[days]", "[[]days]/*.nysk", "**/*.nysk"])
+def test_globs_and_directories_of_sketches_are_merged_and_verified(run_cli, shelf, days, given):
+    folder = days.parent
+    result = run_cli("merge", given, "-o", "all", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (folder / "all").read_bytes() == (shelf / "ab.nysk").read_bytes()
+    result = run_cli("verify", given, "--json", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    names = [file["path"] for file in json.loads(result.stdout)["files"]]
+    assert names == ["[days]/a.nysk", "[days]/b.nysk"]
+
+
+@pytest.mark.parametrize("command", [["merge", "-o", "x.nysk"], ["verify"]], ids=["merge", "verify"])
+def test_globs_and_directories_without_sketches_exit_with_3(run_cli, days, command):
+    folder = days / "deeper.nysk"
+    assert "*.csv: no files match" in refusal(run_cli(*command, "*.csv", cwd=days), 3)
+    assert "deeper.nysk: no *.nysk files" in refusal(run_cli(*command, folder), 3)
+    assert refusal(run_cli(*command, "", cwd=days), 3)
+    assert refusal(run_cli(*command, "a" * 5000, cwd=days), 3)
+
+
+@pytest.mark.parametrize("others", [["*.nysk"], ["."], ["./a.nysk", "."]], ids=" ".join)
+def test_what_a_glob_brings_may_not_be_given_again(run_cli, days, others):
+    message = refusal(run_cli("merge", "a.nysk", *others, "-o", "../x.nysk", cwd=days), 2)
+    assert f"a.nysk: given twice, once by {others[-1]}" in message
 
 
 @pytest.mark.parametrize(
@@ -190,6 +282,14 @@ def test_info_tells_what_a_sketch_holds(run_cli, shelf):
     assert facts["inputs"][0]["path"].endswith("a.parquet")
     shown = run_cli("info", "weighted.nysk", cwd=shelf).stdout
     assert "treat this file like a sample" in shown and "a.parquet" in shown
+
+
+def test_info_tells_ranges_from_bounds(run_cli, shelf, tmp_path):
+    assert run_cli("subtract", "ab.nysk", "b.nysk", "-o", tmp_path / "rest.nysk", cwd=shelf).returncode == 0
+    for path, ranges in ((shelf / "ab.nysk", "exact"), (tmp_path / "rest.nysk", "bounds")):
+        assert json.loads(run_cli("info", path, "--json").stdout)["ranges"] == ranges
+        remark = "\ncolumns (ranges are bounds: rows were subtracted)\n" in run_cli("info", path).stdout
+        assert remark == (ranges == "bounds")
 
 
 def test_info_tells_what_a_basis_holds(run_cli, shelf):

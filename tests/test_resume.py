@@ -1,5 +1,6 @@
 """Interruptions at the worst moments, inside one process: what the checkpoint then holds."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -119,3 +120,27 @@ def test_a_resumed_pass_reports_the_rows_it_need_not_read(table, tmp_path):
     assert calls[0] == (500, 1000)
     assert calls[-1] == (1000, 1000)
     assert nysketch.load(tmp_path / "s.nysk").rows == 1000
+
+
+def test_the_advice_to_drop_nulls_can_be_followed_at_once(tmp_path):
+    """Rows that were dropped only later in the file do not spoil what was finished before."""
+    values = np.random.default_rng(1).standard_normal(1000)
+    values[777] = np.nan
+    path, output = tmp_path / "rows.parquet", tmp_path / "s.nysk"
+    pq.write_table(pa.table({"x": values}), path, row_group_size=50)
+    basis = nysketch.Basis.fit(values[:500], m=M)
+    basis = dataclasses.replace(basis, columns=(nysketch.Column("x"),))
+
+    def attempt(output, nulls):
+        options = PassOptions(blocks=4, nulls=nulls)
+        return sketch_to_file(
+            open_source(path), output, basis=basis, wanted=BasisOptions(), options=options, threads=1
+        )
+
+    with pytest.raises(InputError, match=r"1 NaN.*--nulls drop"):
+        attempt(output, "error")
+    resumed = attempt(output, "drop")
+    assert resumed.resumed_fragments == 15
+    attempt(tmp_path / "fresh.nysk", "drop")
+    assert output.read_bytes() == (tmp_path / "fresh.nysk").read_bytes()
+    assert resumed.sketch.dropped_rows == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import tomllib
@@ -143,7 +144,11 @@ def _run() -> int:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
+        if _log_format(getattr(error, "ctx", None)) == "json":
+            ui.set_up_logging(quiet=False, verbose=False, log_format="json")
+            _complain(log, error.format_message())
+        else:
+            error.show()
         return error.exit_code
     except NysketchError as error:
         _complain(log, str(error))
@@ -172,6 +177,17 @@ def _run() -> int:
             log, f"internal error: {type(error).__name__}: {error}. This is a bug; -v shows where it happened"
         )
         return 1
+
+
+def _log_format(ctx: click.Context | None) -> str | None:
+    """Return the format asked for on a command line that click made no sense of, or elsewhere."""
+    flags = re.findall(r"(?<=\0)--log-format[=\0]([^\0]*)", "\0".join(sys.argv))
+    if flags:
+        return str(flags[-1])
+    if ctx is None:
+        return None
+    variable = os.environ.get(f"NYSKETCH_{ctx.info_name}_LOG_FORMAT".upper())
+    return variable or ctx.lookup_default("log_format")
 
 
 def _discard_stdout() -> None:

@@ -9,8 +9,8 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
-from nysketch.cli.sketch import refuse_to_replace_an_input, say_left_out
-from nysketch.errors import EXIT_INPUTS_SKIPPED, OutputError
+from nysketch.cli.sketch import plan_pass, say_left_out, say_skipped
+from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
     from nysketch.passes import BasisOptions
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @options.basis_making
 @options.seed
 @options.threads
+@options.memory
 @options.if_exists_fail_or_overwrite
 @options.lock_wait
 @options.as_json
@@ -36,6 +37,7 @@ def command(
     basis_options: BasisOptions,
     seed: int,
     threads: int | None,
+    memory: int,
     if_exists: str,
     lock_wait: float,
     as_json: bool,
@@ -45,22 +47,25 @@ def command(
 
     Sketches made with the same basis can be added, subtracted and compared.
     """
-    from nysketch.fileformat import save
-    from nysketch.locks import output_lock
-    from nysketch.passes import PassOptions, make_basis
+    from nysketch.passes import basis_to_file
     from nysketch.sources import open_source
 
     source = open_source(inputs, **table_options)
-    refuse_to_replace_an_input(source, output)
     say_left_out(source)
-    with output_lock(output, wait=lock_wait):
-        if if_exists == "fail" and output.exists():
-            raise OutputError(f"{output}: exists already; see --if-exists overwrite")
-        with ui.progress_bar("pilot", " fragments", quiet=quiet) as progress:
-            basis = make_basis(
-                source, basis_options, PassOptions(seed=seed, nulls=nulls), threads=threads, progress=progress
-            )
-        save(basis, output)
+    planned = plan_pass(source, None, basis_options, blocks=1, threads=threads, memory=memory)
+    with ui.progress_bar("pilot", " fragments", quiet=quiet) as progress:
+        basis = basis_to_file(
+            source,
+            output,
+            wanted=basis_options,
+            seed=seed,
+            nulls=nulls,
+            overwrite=if_exists == "overwrite",
+            lock_wait=lock_wait,
+            threads=planned.threads,
+            progress=progress,
+        )
+    say_skipped(source.skipped)
     if as_json:
         ui.print_json(
             {
@@ -69,6 +74,7 @@ def command(
                 "features": basis.d,
                 "landmarks": basis.m,
                 "output": str(output),
+                "skipped_inputs": list(map(str, source.skipped)),
             }
         )
     elif not quiet:
@@ -76,4 +82,4 @@ def command(
             f"{output}: {basis.m} landmarks × {basis.d} features, "
             f"Gaussian kernel of bandwidth {basis.kernel.bandwidth:.4g}"
         )
-    return EXIT_INPUTS_SKIPPED if getattr(source, "skipped", ()) else 0
+    return EXIT_INPUTS_SKIPPED if source.skipped else 0

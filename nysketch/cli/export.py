@@ -8,7 +8,6 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
-from nysketch.errors import InputError, OutputError
 
 
 @click.command(epilog="\b\nExample: nysketch export data.nysk -o landmarks.parquet")
@@ -26,16 +25,9 @@ def command(path: Path, output: Path, format: str | None, if_exists: str, as_jso
     NPZ and JSON hold landmarks, kernel sums, features and embedding weights; Parquet holds one row per
     landmark.
     """
-    from nysketch.export import export
-    from nysketch.fileformat import load
+    from nysketch.export import export_file
 
-    if if_exists == "fail" and output.exists():
-        raise OutputError(f"{output}: exists already; see --if-exists overwrite")
-    thing = load(path)
-    try:
-        export(thing, output, format)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    export_file(path, output, format, overwrite=if_exists == "overwrite")
     if as_json:
         ui.print_json({"bytes": output.stat().st_size, "output": str(output)})
     elif not quiet:

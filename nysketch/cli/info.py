@@ -19,10 +19,10 @@ def command(path: Path, as_json: bool, quiet: bool) -> None:
     """Show rows, columns, kernel, landmarks, rank and inputs of a sketch or basis FILE."""
     del quiet
     from nysketch.describe import describe
-    from nysketch.fileformat import load, read_parts
+    from nysketch.fileformat import load_with_metadata
 
-    metadata, _ = read_parts(path, ("sketch", "basis"))
-    facts = describe(load(path)) | {
+    thing, metadata = load_with_metadata(path)
+    facts = describe(thing) | {
         "bytes": path.stat().st_size,
         "format_version": metadata["format_version"],
         "path": str(path),
@@ -58,14 +58,15 @@ def _print(facts: dict[str, Any]) -> None:
         ("basis", facts["basis_digest"][:16]),
     ]
     ui.print_fields(fields)
-    _print_columns(facts["columns"])
+    bounds = facts.get("ranges") == "bounds"
+    _print_columns(facts["columns"], " (ranges are bounds: rows were subtracted)" if bounds else "")
     if facts["kind"] == "sketch":
         _print_inputs(facts)
 
 
-def _print_columns(columns: list[dict[str, Any]]) -> None:
+def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     shown = columns[:30]
-    click.echo("\ncolumns")
+    click.echo(f"\ncolumns{remark}")
     if "min" in columns[0]:
         ui.print_table(
             ["name", "width", "min", "max"],

@@ -23,12 +23,15 @@ log = logging.getLogger("nysketch")
 def command(
     inputs: list[str], output: Path, if_exists: str, lock_wait: float, as_json: bool, quiet: bool
 ) -> None:
-    """Add the sketches INPUT…, which must share a basis. The order does not matter, to the last bit."""
+    """Add the sketches INPUT…, which must share a basis: files, globs, or directories of *.nysk files.
+
+    The order does not matter, to the last bit.
+    """
     from nysketch.combine import merge_files
 
-    result, doubled = merge_files(
-        [Path(path) for path in inputs], output, overwrite=if_exists == "overwrite", lock_wait=lock_wait
-    )
+    paths = options.sketch_files(inputs, but=output)
+    overwrite = if_exists == "overwrite"
+    result, doubled = merge_files(paths, output, overwrite=overwrite, lock_wait=lock_wait)
     for path in doubled:
         log.warning("%s is in more than one of these sketches: its rows are counted twice", path)
     report(result.rows, output, as_json=as_json, quiet=quiet, doubled_inputs=doubled)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nysketch import ui
 from nysketch.errors import InputError, UsageError
@@ -51,6 +54,8 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 def _file_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     if not path.name:
         raise click.BadParameter("a file name is needed", ctx, param)
+    if path == Path("-"):
+        raise click.BadParameter("results cannot be written to standard output; name a file", ctx, param)
     return path
 
 
@@ -121,6 +126,48 @@ def all_inputs(inputs: tuple[str, ...], from_file: Path | None) -> list[str]:
     return listed
 
 
+def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path]:
+    """Return the files that paths, globs and directories of sketches stand for, in a stable order.
+
+    A file may be named twice, but a glob or directory must not bring it a second time; nor do they bring
+    the file `but`, which is the output of an earlier run.
+    """
+    files: list[tuple[str, str]] = []  # with their real paths
+    brought: dict[str, str] = {}  # real path → the glob or directory
+    for text in inputs:
+        try:
+            matches = [
+                (name, os.path.realpath(name))
+                for name in _matches(text)
+                if name == text or but is None or os.path.realpath(name) != os.path.realpath(but)
+            ]
+        except (OSError, ValueError) as error:
+            raise InputError(f"{text}: cannot look up: {error}") from error
+        files += matches
+        brought |= {real: text for name, real in matches if name != text}
+    times = Counter(real for _, real in files)
+    for name, real in files:
+        if times[real] > 1 and real in brought:
+            raise UsageError(f"{name}: given twice, once by {brought[real]}")
+    return [Path(name) for name, _ in files]
+
+
+def _matches(text: str) -> list[str]:
+    import glob
+
+    path = Path(text)
+    is_directory = bool(text) and path.is_dir()
+    if not is_directory and (path.exists() or not glob.has_magic(text)):
+        return [text]
+    pattern = os.fspath(Path(glob.escape(text), "*.nysk")) if is_directory else text
+    # Path.glob takes no absolute patterns, and finds hidden files.
+    matches = [name for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+    if not matches:
+        what = "no *.nysk files in this directory" if is_directory else "no files match"
+        raise InputError(f"{text}: {what}")
+    return matches
+
+
 def _names(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...] | None:
     """Take column names from `a,b,c`, where quotes protect commas in them, or from a TOML array."""
     import csv
@@ -188,10 +235,18 @@ nulls = click.option(
     show_default=True,
     help="Rows with nulls, NaN or infinities: stop, or drop and count them.",
 )
-seed = click.option("--seed", type=int, default=0, show_default=True, help="Seed of everything random.")
-threads = click.option(
-    "--threads", type=click.IntRange(min=1), help="Worker threads. Default: one per processor."
+seed = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
 )
+threads = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Worker threads. Default: one per processor, as far as they fit --memory.",
+)
+
+
+_BASIS_MAKING = ("landmarks", "scale", "bandwidth", "pilot_rows")
+_ASKED_FOR = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def basis_making(command: Command) -> Command:
@@ -220,7 +275,10 @@ def basis_making(command: Command) -> Command:
         help="Bandwidth of the Gaussian kernel, in scaled units.",
     )
     @click.option(
-        "--pilot-rows", type=click.IntRange(min=1), help="Rows in the pilot sample. Default: 10 per landmark."
+        "--pilot-rows",
+        type=click.IntRange(min=1),
+        help="Rows in the pilot sample. Default: 10 per landmark and at least 10,000, but at most 32 MB "
+        "worth, and never fewer than the landmarks.",
     )
     @functools.wraps(command)
     def wrapped(
@@ -232,6 +290,16 @@ def basis_making(command: Command) -> Command:
         return command(*args, basis_options=options, **kwargs)
 
     return wrapped
+
+
+def refuse_basis_making(ctx: click.Context) -> None:
+    """Complain about options that make a basis where one is given; a settings file may hold them."""
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(parameter.name or "")
+        if parameter.name in _BASIS_MAKING and source in _ASKED_FOR:
+            flag = "/".join(parameter.opts)
+            where = f" (from {parameter.envvar})" if source == ParameterSource.ENVIRONMENT else ""
+            raise UsageError(f"{flag}{where}: is for making a basis, but --basis gives one; leave out either")
 
 
 def _bandwidth(text: str) -> float | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,12 @@ import click
 
 from nysketch import ui
 from nysketch.cli import Terminated, options
-from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
+from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
+    from nysketch.basis import Basis
     from nysketch.passes import BasisOptions, Outcome
+    from nysketch.planning import Plan
     from nysketch.sources import Source
 
 log = logging.getLogger("nysketch")
@@ -101,28 +103,19 @@ def command(
     """
     from nysketch.fileformat import load_basis
     from nysketch.passes import PassOptions, sketch_to_file
-    from nysketch.pilot import default_pilot_rows
-    from nysketch.planning import plan
     from nysketch.sources import open_source
 
     started = time.perf_counter()
+    if basis_path is not None:
+        options.refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)
     pass_options = PassOptions(blocks, seed, precision, nulls, weights)
     source = open_source(
         inputs, weights=weights, like=None if basis is None else basis.columns, **table_options
     )
-    refuse_to_replace_an_input(source, output)
     say_left_out(source)
-    m = basis_options.m if basis is None else basis.m
-    pilot_rows = 0 if basis is not None else basis_options.pilot_rows or default_pilot_rows(m)
-    planned = plan(
-        source,
-        m=m,
-        blocks=blocks,
-        pilot_rows=pilot_rows,
-        threads=threads,
-        batch_rows=batch_rows,
-        memory=memory,
+    planned = plan_pass(
+        source, basis, basis_options, blocks=blocks, threads=threads, batch_rows=batch_rows, memory=memory
     )
     if dry_run:
         _print_plan(planned, as_json)
@@ -164,11 +157,16 @@ def _say_how_to_continue(output: Path) -> Iterator[None]:
         raise
 
 
-def refuse_to_replace_an_input(source: Source, output: Path) -> None:
-    """Keep `--if-exists overwrite` from destroying data."""
-    for name, *_ in source.state() if hasattr(source, "state") and output.exists() else ():
-        if Path(name).exists() and output.samefile(name):
-            raise UsageError(f"{output}: is an input; choose another --output")
+def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limits: Any) -> Plan:
+    """Plan with the landmarks of the basis, or with the pilot that one takes to make."""
+    from nysketch.pilot import default_pilot_rows
+    from nysketch.planning import plan
+
+    if basis is not None:
+        return plan(source, m=basis.m, **limits)
+    d = sum(column.width for column in source.columns)
+    pilot_rows = wanted.pilot_rows or default_pilot_rows(wanted.m, d)
+    return plan(source, m=wanted.m, pilot_rows=pilot_rows, **limits)
 
 
 def say_left_out(source: Source) -> None:
@@ -179,7 +177,13 @@ def say_left_out(source: Source) -> None:
         log.info("left out: %s", shorten(f"{name} ({why})" for name, why in source.left_out.items()))
 
 
-def _print_plan(plan: Any, as_json: bool) -> None:
+def say_skipped(problems: Iterable[object]) -> None:
+    """Tell which inputs --skip-unreadable skipped, and why."""
+    for problem in problems:
+        log.warning("skipped %s", problem)
+
+
+def _print_plan(plan: Plan, as_json: bool) -> None:
     from nysketch.sources.base import shorten
 
     result: dict[str, Any] = {
@@ -207,8 +211,7 @@ def _print_plan(plan: Any, as_json: bool) -> None:
 
 def _print_outcome(outcome: Outcome, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
     sketch = outcome.sketch
-    for problem in outcome.unreadable:
-        log.warning("skipped %s", problem)
+    say_skipped(outcome.unreadable)
     if as_json:
         ui.print_json(
             {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import click
 
@@ -15,12 +14,13 @@ log = logging.getLogger("nysketch")
 
 
 @click.command(epilog="\b\nExample: nysketch verify archive/*.nysk")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...")
 @options.as_json
 @options.reporting
-def command(paths: tuple[Path, ...], as_json: bool, quiet: bool) -> int:
+def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Read FILEs whole and check their checksums and that their parts fit together.
 
+    A FILE may also be a glob, or a directory of *.nysk files.
     All files are checked; the exit code is that of the first bad one (5 for damage, 3 for unreadable).
     """
     from nysketch.basis import Basis
@@ -28,7 +28,7 @@ def command(paths: tuple[Path, ...], as_json: bool, quiet: bool) -> int:
 
     exit_code = 0
     results = []
-    for path in paths:
+    for path in options.sketch_files(paths):
         try:
             thing = load(path)
         except NysketchError as error:

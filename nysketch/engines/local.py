@@ -30,11 +30,12 @@ def run(
     tasks: Iterable[Task],
     *,
     threads: int,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Generator[tuple[Task, Result], None, None]:
     """Yield (task, work(task, check)) as tasks finish, with at most 2 × threads of them in flight.
 
     `work` calls `check` now and then; it raises once the caller has gone away, so that neither an error
-    nor Ctrl-C waits for fragments that take minutes.
+    nor Ctrl-C waits for fragments that take minutes. `meanwhile` is called about twice a second.
     """
     stop = threading.Event()
 
@@ -50,8 +51,10 @@ def run(
                 pending[pool.submit(work, task, check)] = task
                 while len(pending) >= 2 * threads:
                     yield from _finished(pending)
+                    meanwhile()
             while pending:
                 yield from _finished(pending)
+                meanwhile()
         finally:
             stop.set()
             for future in pending:

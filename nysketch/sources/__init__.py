@@ -13,7 +13,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -101,13 +101,13 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
         return FilesSource(paths, selection, widths=_widths(like), **file_options)
     if isinstance(data, pa.RecordBatchReader):
         return StreamSource(data.schema, data, selection, "stream", _widths(like))
+    if _is_in_memory(data):
+        return TableSource(_as_table(data), selection, _widths(like))
     if hasattr(data, "__arrow_c_stream__"):
-        if hasattr(data, "__len__"):  # a table, of pyarrow, polars, pandas: it is in memory already
-            return TableSource(_as_table(data), selection, _widths(like))
         try:
             reader = pa.RecordBatchReader.from_stream(data)
         except pa.ArrowException as error:
-            raise InputError(f"stream: cannot read as a table: {error}") from error
+            raise UsageError(f"cannot read a {type(data).__name__} as a table: {error}") from error
         return StreamSource(reader.schema, reader, selection, "stream", _widths(like))
     if isinstance(data, Iterable) and not isinstance(data, (Mapping, bytes)):
         return _stream_of_batches(iter(data), selection, like)
@@ -115,6 +115,14 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
         f"cannot read rows from a {type(data).__name__}: give paths, an array, a table, "
         "an object with __arrow_c_stream__, or an iterator of batches"
     )
+
+
+def _is_in_memory(data: Any) -> bool:
+    """Say whether data are a table of pyarrow, pandas or polars; others may compute their rows as asked."""
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return True
+    frames = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
+    return any(kind.__module__.partition(".")[0] in ("pandas", "polars") for kind in frames)
 
 
 def _as_table(data: Any) -> pa.Table:
@@ -132,14 +140,46 @@ def _widths(like: Sequence[Column] | None) -> dict[str, int]:
 
 
 def _standard_input(selection: Selection, like: Sequence[Column] | None) -> StreamSource:
+    if sys.stdin is None:
+        raise InputError("standard input is closed: nothing to read from it")
+    file = _WatchedFile(sys.stdin.buffer)
     try:
-        reader = pa.ipc.open_stream(sys.stdin.buffer)
+        reader = pa.ipc.open_stream(file)
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"standard input: not an Arrow IPC stream: {error}. "
             "Write one with pyarrow.ipc.new_stream, polars' write_ipc_stream or the like"
         ) from error
-    return StreamSource(reader.schema, reader, selection, "standard input", _widths(like))
+    batches = _to_the_marker(reader, file)
+    return StreamSource(reader.schema, batches, selection, "standard input", _widths(like))
+
+
+class _WatchedFile:
+    """A file that remembers whether it ended before all was read that was asked for."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.ran_out = file, False
+
+    def read(self, size: int) -> bytes:
+        """Read `size` bytes, or what is left."""
+        read = self._file.read(size)
+        self.ran_out = self.ran_out or len(read) < size
+        return read
+
+
+def _to_the_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; Arrow would take the death of the writer for the end of the stream."""
+    rows = 0
+    for batch in reader:
+        rows += len(batch)
+        yield batch
+    if file.ran_out:
+        raise InputError(
+            f"standard input: the stream ended after {rows:,} rows without its end-of-stream marker: "
+            "was the producer killed? If not, close its writer properly"
+        )
 
 
 def _stream_of_batches(

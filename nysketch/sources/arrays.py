@@ -13,7 +13,7 @@ from nysketch.basis import Column
 from nysketch.errors import SchemaError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import FRAGMENT_ROWS
-from nysketch.sources.base import Batch, Field, Fragment, Selection
+from nysketch.sources.base import Batch, Field, Fragment, Selection, WithoutFiles, ranges_as_fragments
 
 
 def _as_matrix(array: NDArray[Any]) -> NDArray[Any]:
@@ -35,7 +35,7 @@ def _masked_rows(part: NDArray[Any]) -> int:
     return int(np.ma.getmaskarray(part).any(axis=1).sum()) if isinstance(part, np.ma.MaskedArray) else 0
 
 
-class ArraySource:
+class ArraySource(WithoutFiles):
     """The rows of a 2-D array; columns are x0, x1, … unless a basis names them."""
 
     rereadable = True
@@ -55,9 +55,7 @@ class ArraySource:
 
     def fragments(self) -> Iterable[Fragment]:
         """Return ranges of FRAGMENT_ROWS rows."""
-        for number, first in enumerate(range(0, self.rows, FRAGMENT_ROWS)):
-            rows = min(FRAGMENT_ROWS, self.rows - first)
-            yield Fragment(number, first, rows, f"array, rows {first}–{first + rows - 1}")
+        return ranges_as_fragments(self, self.rows, FRAGMENT_ROWS, "array")
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Yield views of the array."""

@@ -23,6 +23,9 @@ from nysketch.sources.base import (
     Field,
     Fragment,
     Selection,
+    WithoutFiles,
+    key_of_rows,
+    ranges_as_fragments,
     require_field,
     require_numeric,
     require_same,
@@ -157,7 +160,7 @@ def choose_columns(
     return tuple(columns), left_out
 
 
-class TableSource:
+class TableSource(WithoutFiles):
     """A table in memory: a pyarrow Table, or anything that becomes one without copying."""
 
     rereadable = True
@@ -175,9 +178,7 @@ class TableSource:
 
     def fragments(self) -> Iterable[Fragment]:
         """Return ranges of FRAGMENT_ROWS rows."""
-        for number, first in enumerate(range(0, self.rows, FRAGMENT_ROWS)):
-            rows = min(FRAGMENT_ROWS, self.rows - first)
-            yield Fragment(number, first, rows, f"{self._name}, rows {first}–{first + rows - 1}")
+        return ranges_as_fragments(self, self.rows, FRAGMENT_ROWS, self._name)
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Yield the range as views of the table where types allow."""
@@ -203,7 +204,7 @@ class HeldFragment(Fragment):
     batches: tuple[pa.RecordBatch, ...]
 
 
-class StreamSource:
+class StreamSource(WithoutFiles):
     """Record batches that pass by once: standard input, a reader, an iterator.
 
     Fragments of a fixed number of rows are cut out of it whatever the sizes of its batches, so that the
@@ -229,6 +230,7 @@ class StreamSource:
         self.weights = selection.weights
         self._fragment_rows = held_rows_for(sum(column.width for column in self.columns))
         self._seen = 0
+        self._key: int | None = None  # known from the first rows on
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield fragments as the stream delivers them."""
@@ -268,7 +270,10 @@ class StreamSource:
         rows = sum(map(len, batches))
         self._seen += rows
         where = f"{self._name}, rows {first}–{self._seen - 1}"
-        return HeldFragment(number, first, rows, where, tuple(batches))
+        fragment = HeldFragment(number, first, rows, where, first, 0, tuple(batches))
+        if self._key is None:
+            self._key = key_of_rows(self.read(fragment, rows))
+        return replace(fragment, input_key=self._key)
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Yield the rows that the fragment carries."""

@@ -7,25 +7,34 @@ Rows are numbered over the whole source, so that what happens to a row never dep
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Column
-from nysketch.errors import SchemaError
+from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """Rows [first_row, first_row + rows) of a source; `where` is how messages call it."""
+    """Rows [first_row, first_row + rows) of a source; `where` is how messages call it.
+
+    In its input (a file, say) the first of them has the number `row_in_input`, and `input_key` stands for
+    the content of that input. The two decide which blocks the rows are dealt to, so that a file is dealt
+    alike whatever it is read together with.
+    """
 
     number: int
     first_row: int
     rows: int
     where: str
+    row_in_input: int
+    input_key: int
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,36 @@ class Source(Protocol):
     def inputs(self) -> tuple[Input, ...]:
         """Return what was read, for the sketch's provenance (of a stream: after reading it)."""
         ...
+
+    def state(self) -> list[list[Any]] | None:
+        """Return name, size, time of change and rows of each file; None if there is no going back to it."""
+        ...
+
+    @property
+    def local_paths(self) -> Sequence[str]:
+        """The files on this machine that are read: no output may replace them."""
+        ...
+
+    @property
+    def skipped(self) -> Sequence[InputError]:
+        """Why inputs were left out."""
+        ...
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one reader may hold beside the batch it yields."""
+        ...
+
+
+class WithoutFiles:
+    """What sources have in common that are not made of files."""
+
+    local_paths: Sequence[str] = ()
+    skipped: Sequence[InputError] = ()
+    reader_bytes = 1 << 20
+
+    def state(self) -> None:
+        """There is no telling whether such a source has changed, nor a way back to it in another process."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +218,36 @@ def require_same(
                 f"{where}: column {column.name!r} has width {field.width}, "
                 f"in {first_where} it has {column.width}. Leave it out with --exclude {column.name}"
             )
+
+
+def input_key(content: bytes | str) -> int:
+    """Return the 64-bit number that stands for an input in the dealing of its rows to blocks."""
+    data = content.encode() if isinstance(content, str) else content
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")
+
+
+_KEY_ROWS = 64
+
+
+def key_of_rows(batches: Iterable[Batch]) -> int:
+    """Return the key of an input that has no bytes of its own, from its first rows."""
+    seen, parts = 0, []
+    for batch in batches:
+        parts.append([array[: _KEY_ROWS - seen] for array in batch.values])
+        seen += len(batch)
+        if seen >= _KEY_ROWS:
+            break
+    with np.errstate(over="ignore"):  # long doubles
+        columns = [np.concatenate(arrays).astype("<f8") for arrays in zip(*parts, strict=True)]
+    return input_key(b"".join(column.tobytes() for column in columns))
+
+
+def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iterator[Fragment]:
+    """Cut a source in memory into fragments of `step` rows."""
+    key = key_of_rows(source.read(Fragment(0, 0, min(rows, _KEY_ROWS), name, 0, 0), _KEY_ROWS))
+    for number, first in enumerate(range(0, rows, step)):
+        count = min(step, rows - first)
+        yield Fragment(number, first, count, f"{name}, rows {first}–{first + count - 1}", first, key)
 
 
 def shorten(names: Iterable[str], most: int = 8) -> str:

@@ -1,13 +1,18 @@
 """Feather files (Arrow IPC with a footer): one record batch is one fragment.
 
+Local files are mapped into memory unless compressed: of a batch nothing is held, slices are read as
+needed. Of a compressed or remote batch, the chosen columns are held as long as it is read.
+
 Arrow trusts what it reads from such files: offsets that point outside a list would be followed. So
-batches are validated before anything looks into them; and pyarrow.dataset, which does not, is not used.
+batches are validated before anything looks into them (which looks at offsets and nulls, and copies
+nothing); and pyarrow.dataset, which does not, is not used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -17,6 +22,9 @@ from nysketch.sources.arrow import as_batch, fields_of, list_width
 from nysketch.sources.base import Batch, Field
 from nysketch.sources.location import Location
 
+# Beside a batch that is a view of the file: messages, bitmaps.
+_VIEW_BYTES = 1 << 20
+
 
 class FeatherFile:
     """One Feather file."""
@@ -24,6 +32,7 @@ class FeatherFile:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._schema = pa.schema([])
+        self._is_view = False
         with self._open() as reader:
             self._schema = reader.schema
             count = reader.num_record_batches
@@ -31,20 +40,34 @@ class FeatherFile:
         sizes = [_bits(field.type) for field in self._schema]
         probe = [self._schema[min(range(len(sizes)), key=sizes.__getitem__)].name] if sizes else []
         with self._open(probe) as reader:
-            self.fragment_rows = [reader.get_batch(i).num_rows for i in range(count)]
+            batches = (reader.get_batch(i) for i in range(count))
+            found = [(batch.num_rows, _is_compressed(batch)) for batch in batches]
+        self.fragment_rows = [rows for rows, _ in found]
+        self._is_view = location.local_path is not None and not any(compressed for _, compressed in found)
 
     @contextmanager
     def _open(self, names: Sequence[str] = (), where: str = "") -> Iterator[pa.RecordBatchFileReader]:
         """Open the file to read the named columns, and turn what goes wrong into our error."""
-        fields = sorted(self._schema.get_field_index(name) for name in names)
+        # To choose fields, Arrow copies them: where batches are views, it is better to take all.
+        fields = [] if self._is_view else sorted(map(self._schema.get_field_index, names))
         options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+        local = self.location.local_path
         try:
-            with self.location.open() as file:
+            with pa.memory_map(local) if local and self._is_view else self.location.open() as file:
                 yield pa.ipc.open_file(file, options=options)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"{where or self.location}: cannot read as Feather (truncated or damaged?): {error}"
             ) from error
+
+    @cached_property
+    def reader_bytes(self) -> int:
+        """Memory that one open reader may hold beside the batch it yields."""
+        if self._is_view:
+            return _VIEW_BYTES
+        offered = {name: field for name, field in self.fields.items() if not field.left_out}
+        widths = [self.list_width(n) if f.width is None else f.width for n, f in offered.items()]
+        return max(self.fragment_rows, default=0) * 8 * sum(widths)
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -59,7 +82,7 @@ class FeatherFile:
         """Return the length of the first list in a column."""
         with self._open([name]) as reader:
             for index in range(len(self.fragment_rows)):
-                width = list_width(_valid_batch(reader, index).column(name))
+                width = list_width(_valid_batch(reader, index, [name]).column(name))
                 if width is not None:
                     return width
         return 0
@@ -70,15 +93,21 @@ class FeatherFile:
         """Yield the rows of one record batch."""
         names = [*(column.name for column in columns), *filter(None, [weights])]
         with self._open(names, self.where(index)) as reader:
-            whole = _valid_batch(reader, index)
+            whole = _valid_batch(reader, index, names)
             for start in range(0, len(whole), batch_rows):
                 yield as_batch(whole.slice(start, batch_rows), columns, weights, self.where(index))
 
 
-def _valid_batch(reader: pa.RecordBatchFileReader, index: int) -> pa.RecordBatch:
-    batch = reader.get_batch(index)
+def _valid_batch(reader: pa.RecordBatchFileReader, index: int, names: Sequence[str]) -> pa.RecordBatch:
+    batch = reader.get_batch(index).select(names)
     batch.validate(full=True)
     return batch
+
+
+def _is_compressed(batch: pa.RecordBatch) -> bool:
+    """Say whether the buffers of a batch were decompressed one by one, rather than cut out of the file."""
+    buffers = (buffer for column in batch.columns for buffer in column.buffers())
+    return any(buffer.size and buffer.parent is None for buffer in buffers if buffer is not None)
 
 
 def _bits(kind: pa.DataType) -> int:

@@ -6,7 +6,7 @@ import bisect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from nysketch.sources.base import (
     Field,
     Fragment,
     Selection,
+    input_key,
     require_field,
     require_numeric,
     require_same,
@@ -35,6 +36,11 @@ class TableFile(Protocol):
 
     location: Location
     fragment_rows: list[int]
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one reader may hold beside the batch it yields."""
+        ...
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -139,9 +145,12 @@ class FilesSource:
     def fragments(self) -> Iterable[Fragment]:
         """Return row groups and row ranges, file by file."""
         number = 0
-        for file in self._files:
+        for file, known in zip(self._files, self.inputs(), strict=True):
+            key = input_key(f"{known.bytes} {known.digest}")
+            first = self._first_rows[number]
             for index, rows in enumerate(file.fragment_rows):
-                yield Fragment(number, self._first_rows[number], rows, file.where(index))
+                start = self._first_rows[number]
+                yield Fragment(number, start, rows, file.where(index), start - first, key)
                 number += 1
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
@@ -160,13 +169,24 @@ class FilesSource:
                 self._inputs = tuple(prints)
         return self._inputs
 
-    def state(self) -> list[list[object]]:
-        """Return name, size and modification time of each file: what a changed input changes."""
-        state: list[list[object]] = []
+    def state(self) -> list[list[Any]]:
+        """Return name, size, time of change and rows of each file."""
+        state: list[list[Any]] = []
         for file in self._files:
             info = file.location.info()
             state.append([file.location.name, info.size, info.mtime_ns, sum(file.fragment_rows)])
         return state
+
+    @property
+    def local_paths(self) -> list[str]:
+        """The files on this machine."""
+        paths = (file.location.local_path for file in self._files)
+        return [path for path in paths if path is not None]
+
+    @property
+    def reader_bytes(self) -> int:
+        """What the greediest of the files takes to read."""
+        return max(file.reader_bytes for file in self._files)
 
 
 def _list_width(file: TableFile, name: str) -> int:
@@ -184,6 +204,7 @@ class PartitionedFile:
         self._file = file
         self.location, self.fragment_rows = file.location, file.fragment_rows
         self.where, self.list_width = file.where, file.list_width
+        self.reader_bytes = file.reader_bytes
         self._keys = {k: v for k, v in file.location.partition.items() if k not in file.fields}
 
     @property

@@ -2,6 +2,10 @@
 
 HDF5 is a hostile format to read from strangers: links into other files, storage in other files, shapes
 of terabytes in a file of kilobytes. Only hard links are followed, and what is refused is said why.
+
+Chunks are decompressed whole. Where those that a row needs fit into memory together, they stay in HDF5's
+cache for the batches to come. Where they do not (tall and narrow ones), as many rows as memory allows are
+read at once, since every read decompresses all of them again, and copied out batch by batch.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import h5py
+from numpy.typing import NDArray
 
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
@@ -22,6 +27,10 @@ from nysketch.sources.location import Location
 _FRAGMENT_BYTES = 16 << 20
 # HDF5 decompresses whole chunks: one of them is the least that can be held in memory.
 _MAX_CHUNK_BYTES = 128 << 20
+# What the cached chunks and the rows read at once may take together, unless a single chunk takes more.
+_HELD_BYTES = 64 << 20
+# About what rows read at once take that are no more than a batch (see reading.py).
+_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 2048
 # gzip shrinks zeros about a thousandfold; beyond that the data are declared, not stored.
 _MAX_RATIO = 2000
 _MAX_OBJECTS = 10_000
@@ -36,6 +45,7 @@ class HDF5File:
         self, location: Location, datasets: Sequence[str], extra: str | None, *, allow_external: bool
     ) -> None:
         self.location, self._allow_external = location, allow_external
+        self._cache: dict[str, int] = {}
         with self._open() as file, _damage(f"{location}"):
             names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
             names = names or self._find(file)
@@ -50,13 +60,33 @@ class HDF5File:
             rows = next(iter(lengths.values()))
             self._chunk_rows = max(d.chunks[0] if d.chunks else 1 for d in found.values())
             self._row_bytes = max(sum(_row_bytes(dataset) for dataset in found.values()), 1)
+            self._plan_cache(list(found.values()))
         step = _aligned(_FRAGMENT_BYTES // self._row_bytes, self._chunk_rows)
         self._starts = range(0, rows, step)
         self.fragment_rows = [min(step, rows - start) for start in self._starts]
 
+    def _plan_cache(self, datasets: Sequence[h5py.Dataset]) -> None:
+        """Choose between a cache of all chunks that a row needs, and one chunk beside long reads."""
+        across = max(_chunks_across(dataset) for dataset in datasets)
+        largest = max(_chunk_bytes(dataset) for dataset in datasets)
+        needed = max(_chunks_across(dataset) * _chunk_bytes(dataset) for dataset in datasets)
+        # Every open data set has a cache of its own.
+        self._keeps_chunks = len(datasets) * needed <= _HELD_BYTES // 2
+        size = needed if self._keeps_chunks else min(largest, _MAX_CHUNK_BYTES)
+        # Chunks of the same hash push each other out: several slots for each.
+        self._cache = {"rdcc_nbytes": size, "rdcc_nslots": 4 * across + 521}
+        self._cache_bytes = len(datasets) * size if self._keeps_chunks else size
+        self._long_read_bytes = max(_HELD_BYTES - size, _HELD_BYTES // 2)
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one open reader may hold beside the batch it yields: the cache, the rows read."""
+        usual = max(_BATCH_BYTES, _BATCH_ROWS * self._row_bytes)
+        return self._cache_bytes + (usual if self._keeps_chunks else max(usual, self._long_read_bytes))
+
     def _open(self) -> h5py.File:
         try:
-            return h5py.File(self.location.local_path or self.location.open(), "r")
+            return h5py.File(self.location.local_path or self.location.open(), "r", **self._cache)
         except OSError as error:
             raise InputError(
                 f"{self.location}: cannot read as HDF5 (truncated or damaged?): {error}"
@@ -118,7 +148,7 @@ class HDF5File:
                 f"{where}: declares shape {dataset.shape} ({declared:,} bytes) but stores only {stored:,} "
                 "bytes. If this is meant, use --allow-external"
             )
-        chunk = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
+        chunk = _chunk_bytes(dataset)
         if chunk > _MAX_CHUNK_BYTES:
             raise InputError(
                 f"{where}: has chunks of {chunk:,} bytes, which must be held in memory whole. "
@@ -141,17 +171,32 @@ class HDF5File:
         names = [*(column.name for column in columns), *filter(None, [weights])]
         begin = self._starts[index]
         end = begin + self.fragment_rows[index]
-        # Tall chunks of few columns each: rather decompress them again than hold them all.
-        step = min(
-            _aligned(batch_rows, self._chunk_rows), max(_MAX_CHUNK_BYTES // self._row_bytes, batch_rows)
-        )
+        step = batch_rows
+        if not self._keeps_chunks:
+            step = max(self._long_read_bytes // self._row_bytes, batch_rows)
+        elif self._chunk_rows <= batch_rows:
+            step = _aligned(batch_rows, self._chunk_rows)
         with self._open() as file:
-            datasets = [self._guarded(file, name) for name in names]
+            # An open data set keeps its cache: where there is none to spare, they are opened in turn.
+            opened = [self._guarded(file, name) for name in names] if self._keeps_chunks else None
             for start in range(begin, end, step):
+                datasets = opened or (self._guarded(file, name) for name in names)
                 with _damage(self.where(index)):
                     values = [dataset[start : min(start + step, end)] for dataset in datasets]
-                weight_values = values.pop() if weights is not None else None
-                yield Batch(values, weight_values, [0] * len(names))
+                for batch in _cut(values, batch_rows):
+                    weight_values = batch.pop() if weights is not None else None
+                    yield Batch(batch, weight_values, [0] * len(names))
+                del values  # before the next are read
+
+
+def _cut(values: list[NDArray[Any]], batch_rows: int) -> Iterator[list[NDArray[Any]]]:
+    """Yield batches of the rows: copies if there are several, since one view would keep all in memory."""
+    rows = len(values[0])
+    if rows <= batch_rows:
+        yield list(values)
+        return
+    for start in range(0, rows, batch_rows):
+        yield [array[start : start + batch_rows].copy() for array in values]
 
 
 @contextmanager
@@ -170,6 +215,14 @@ def _aligned(rows: int, chunk_rows: int) -> int:
 
 def _row_bytes(dataset: h5py.Dataset) -> int:
     return int(dataset.dtype.itemsize * math.prod(dataset.shape[1:]))
+
+
+def _chunk_bytes(dataset: h5py.Dataset) -> int:
+    return int(dataset.dtype.itemsize * math.prod(dataset.chunks)) if dataset.chunks else 0
+
+
+def _chunks_across(dataset: h5py.Dataset) -> int:
+    return -(-dataset.shape[1] // dataset.chunks[1]) if dataset.chunks and dataset.ndim == 2 else 1
 
 
 def _is_number(dataset: h5py.Dataset) -> bool:

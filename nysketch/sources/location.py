@@ -139,6 +139,7 @@ def _expand_local(text: str) -> list[str]:
     if _GLOB & set(text) and not Path(text).exists():
         # Path.glob takes no absolute patterns.
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
+        matches = [path for path in matches if _is_meant(Path(path).name, Path(text).name)]
         found = [path for path in matches if Path(path).is_file()]
         if "**" not in text:  # which matches what is in the directories too
             found += [file for path in matches if Path(path).is_dir() for file in _data_below(Path(path))]
@@ -182,6 +183,7 @@ def _expand_uri(uri: str) -> Iterator[Location]:
     files = [info.path for info in listing if info.type == pafs.FileType.File]
     if fixed < len(parts):
         files = [file for file in files if _matches(file.split("/"), parts)]
+        files = [file for file in files if _is_meant(PurePosixPath(file).name, parts[-1])]
     else:
         files = [file for file in files if _is_data(PurePosixPath(file[len(base) :].lstrip("/")))]
     if not files:
@@ -216,6 +218,11 @@ def _is_data(path: PurePosixPath) -> bool:
     """Skip what writers leave beside the data: names that start with `_` or a dot."""
     hidden = any(part[0] in "._" and "=" not in part for part in path.parts)
     return not hidden and _format_of_name(path) is not None
+
+
+def _is_meant(name: str, pattern: str) -> bool:
+    """Say whether a pattern means what it matches: `*` is not meant for Spark's `_SUCCESS`."""
+    return name[:1] not in ("_", ".") or "=" in name or pattern[:1] == name[:1]
 
 
 def _suffix_list() -> str:

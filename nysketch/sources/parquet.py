@@ -17,6 +17,8 @@ from nysketch.sources.location import Location
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
 # (pre_buffer) and were measured to hold a whole 1.3 GB file; this holds tens of megabytes.
 _READ_AHEAD_BYTES = 4 << 20
+# An estimate of what a reader holds: pages and dictionaries, and buffers for every column.
+_PAGES_BYTES, _COLUMN_BYTES, _MOST_COLUMNS = 16 << 20, 64 << 10, 2048
 
 
 # The file each thread read last, still open: the next row group is most likely in it too, and parsing
@@ -59,6 +61,11 @@ class ParquetFile:
             # The old one is closed when its last reader is done with it.
             _last.file, _last.opened_by = self._open(columns), self
         return _last.file
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one open reader may hold beside the batch it yields."""
+        return _PAGES_BYTES + _COLUMN_BYTES * min(len(self._schema), _MOST_COLUMNS)
 
     @property
     def fields(self) -> Mapping[str, Field]:

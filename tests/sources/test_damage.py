@@ -146,8 +146,9 @@ def write_one(kind, folder, columns):
     path = folder / f"f.{kind}"
     if kind == "parquet":
         pq.write_table(pa.table(columns), path, row_group_size=200)
-    elif kind == "feather":
-        pyarrow.feather.write_feather(pa.table(columns), path, chunksize=200)
+    elif kind in ("feather", "arrow"):  # the latter is mapped into memory
+        compression = "lz4" if kind == "feather" else "uncompressed"
+        pyarrow.feather.write_feather(pa.table(columns), path, chunksize=200, compression=compression)
     else:
         with h5py.File(path, "w") as file:
             file.create_dataset("x", data=columns["v"], chunks=(100, 2), compression="gzip")
@@ -155,7 +156,7 @@ def write_one(kind, folder, columns):
     return path
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "h5"])
+@pytest.mark.parametrize("kind", ["parquet", "feather", "arrow", "h5"])
 def test_random_damage_never_gives_anything_but_our_errors(tmp_path, columns, kind):
     path = write_one(kind, tmp_path, columns)
     whole = path.read_bytes()

@@ -1,5 +1,7 @@
 """HDF5 files one would like to read: which data sets make the table, types, chunks, weights."""
 
+from types import SimpleNamespace
+
 import h5py
 import numpy as np
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
 from nysketch.sources import open_source
+from nysketch.sources.hdf5 import HDF5File
+from nysketch.sources.location import expand
 
 from .helpers import read_all, read_chunks
 
@@ -134,12 +138,71 @@ def test_fragments_end_where_chunks_end(tmp_path, monkeypatch):
 
 
 def test_chunks_that_are_tall_and_narrow_are_not_held_all_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("nysketch.sources.hdf5._MAX_CHUNK_BYTES", 10_000)
+    monkeypatch.setattr("nysketch.sources.hdf5._HELD_BYTES", 10_000)
     values = np.random.default_rng(0).normal(size=(1000, 20))
     with h5py.File(tmp_path / "tall.h5", "w") as file:
         file.create_dataset("x", data=values, chunks=(1000, 1))
     source = open_source(str(tmp_path / "tall.h5"))
     (fragment,) = source.fragments()
     batches = [batch.values[0] for batch in source.read(fragment, 10)]
-    assert max(batch.nbytes for batch in batches) <= 10_000
+    assert max(batch.nbytes for batch in batches) <= 10 * 20 * 8
+    assert all(batch.base is None for batch in batches)  # or it would keep the rest in memory
     np.testing.assert_array_equal(np.concatenate(batches), values)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Chunk caches as files are opened, and shapes as rows are read."""
+    caches, shapes = [], []
+    open_file, get_item = h5py.File.__init__, h5py.Dataset.__getitem__
+
+    def watched_open(self, *args, **options):
+        if "r" in args:
+            caches.append(options.get("rdcc_nbytes", 1 << 20))
+        open_file(self, *args, **options)
+
+    def watched_get(self, key, **options):
+        found = get_item(self, key, **options)
+        shapes.append(found.shape)
+        return found
+
+    monkeypatch.setattr(h5py.File, "__init__", watched_open)
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", watched_get)
+    return SimpleNamespace(caches=caches, shapes=shapes)
+
+
+def write_blocks(path, shape, chunks, **options):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=np.ones(shape, "f4"), chunks=chunks, **options)
+    return HDF5File(expand([str(path)])[0], [], None, allow_external=False)
+
+
+def test_large_chunks_stay_in_the_cache_for_the_batches_to_come(tmp_path, reads):
+    file = write_blocks(tmp_path / "l.h5", (1 << 18, 32), (1 << 16, 16))
+    assert [batch.values[0].shape for batch in file.read(0, [Column("x", 32)], None, 4096)] == (
+        [(4096, 32)] * (file.fragment_rows[0] // 4096)
+    )
+    assert reads.caches[-1] == 2 * (4 * 16 << 16)
+    assert file.reader_bytes >= reads.caches[-1]
+
+
+def test_the_cache_and_the_rows_read_from_tall_chunks_are_bounded(tmp_path, reads):
+    file = write_blocks(tmp_path / "t.h5", (1 << 20, 24), (1 << 20, 1))
+    rows = sum(len(batch) for batch in file.read(0, [Column("x", 24)], None, 16_384))
+    assert rows == 1 << 20
+    at_once = max(4 * 24 * shape[0] for shape in reads.shapes)
+    assert reads.caches[-1] == 4 << 20  # one chunk: without it, HDF5 reads number by number
+    assert reads.caches[-1] + at_once <= 64 << 20
+    assert len(reads.shapes) == 2
+    assert 32 << 20 <= file.reader_bytes <= 64 << 20
+
+
+def test_many_data_sets_do_not_keep_a_chunk_each(tmp_path, monkeypatch, reads):
+    monkeypatch.setattr("nysketch.sources.hdf5._HELD_BYTES", 100_000)
+    with h5py.File(tmp_path / "m.h5", "w") as file:
+        for i in range(10):
+            file.create_dataset(f"x{i}", data=np.arange(5000.0), chunks=(5000,), compression="lzf")
+    source = open_source(str(tmp_path / "m.h5"))
+    np.testing.assert_array_equal(read_all(source, 100), np.repeat(np.arange(5000.0)[:, None], 10, axis=1))
+    assert reads.caches[-1] == 40_000
+    assert max(8 * 10 * shape[0] for shape in reads.shapes) <= 60_000

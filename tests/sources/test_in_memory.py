@@ -161,6 +161,50 @@ def test_standard_input_cut_short_says_after_how_many_rows(monkeypatch, table):
         read_all(open_source("-"))
 
 
+@pytest.mark.parametrize("written", [170, 1000])
+def test_a_producer_killed_between_two_batches_is_noticed(monkeypatch, table, written):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.slice(0, written), max_chunksize=170)
+        killed = sink.getvalue()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(killed)))
+    with pytest.raises(InputError, match=rf"after {written:,} rows without its end-of-stream marker.*killed"):
+        read_all(open_source("-"))
+
+
+def test_what_follows_the_end_of_a_stream_is_left_alone(monkeypatch, table, rows):
+    whole = as_stdin(table).buffer.getvalue()
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(whole + b"more")))
+    np.testing.assert_array_equal(read_all(open_source("-")), rows)
+
+
+def test_standard_input_that_is_closed_is_an_input_error(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        open_source("-")
+
+
+class Relation(OnlyCapsule):
+    """A query that knows its length but holds no rows, as DuckDB has them."""
+
+    def __len__(self):
+        return len(self._table)
+
+
+def test_an_object_with_a_length_is_a_stream_all_the_same(table, rows):
+    source = open_source(Relation(table))
+    assert source.rows is None
+    np.testing.assert_array_equal(read_all(source), rows)
+
+
+@pytest.mark.parametrize(("module", "in_memory"), [("polars.dataframe.frame", True), ("dask.x", False)])
+def test_frames_are_known_by_their_module(table, module, in_memory):
+    frame = type("DataFrame", (Relation,), {"__module__": module})
+    child = type("GeoDataFrame", (frame,), {"__module__": "elsewhere"})
+    for kind in (frame, child):
+        assert open_source(kind(table)).rereadable == in_memory
+
+
 def test_offsets_that_point_outside_a_list_are_not_followed():
     offsets = pa.py_buffer(np.array([0, 1 << 30, 2], np.int32))
     lists = pa.Array.from_buffers(pa.list_(pa.float64()), 2, [None, offsets], children=[pa.array([1.0, 2.0])])

@@ -1,6 +1,5 @@
 """Paths, globs, directories and URIs → files; and what is said when there are none."""
 
-import gzip
 import os
 
 import h5py
@@ -99,6 +98,34 @@ def test_globs_mean_the_same_for_paths_and_uris(tmp_path, prefix, pattern, expec
     assert names_below(tmp_path, expand([f"{prefix}{tmp_path}/{pattern}"])) == expected
 
 
+@pytest.mark.parametrize("prefix", ["", "file://"])
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*", ["a.parquet", "k=1/c.parquet"]),
+        ("**/*", ["a.parquet", "k=1/c.parquet"]),
+        ("_*", ["_SUCCESS", "_b.parquet"]),
+        ("*/_*", ["k=1/_SUCCESS"]),
+    ],
+)
+def test_globs_skip_what_writers_leave_beside_the_data_unless_it_is_meant(
+    tmp_path, prefix, pattern, expected
+):
+    for name in ("a.parquet", "_b.parquet", "k=1/c.parquet"):
+        write_parquet(tmp_path / name, ONE)
+    for name in ("_SUCCESS", ".a.parquet.crc", "k=1/_SUCCESS"):
+        (tmp_path / name).touch()
+    if prefix and pattern == "*":  # which stands for files only, in URIs
+        expected = expected[:1]
+    assert names_below(tmp_path, expand([f"{prefix}{tmp_path}/{pattern}"])) == expected
+
+
+def test_a_glob_that_matches_only_what_is_skipped_matches_nothing(tmp_path):
+    (tmp_path / "_SUCCESS").touch()
+    with pytest.raises(InputError, match="no files match"):
+        open_source(f"{tmp_path}/*")
+
+
 def test_a_name_with_brackets_is_a_name_if_there_is_such_a_file(tmp_path):
     write_parquet(tmp_path / "a[1].parquet", ONE)
     assert open_source(str(tmp_path / "a[1].parquet")).rows == 3
@@ -140,27 +167,6 @@ def test_an_hdf5_file_with_a_user_block_is_known_by_its_name(tmp_path):
     with h5py.File(tmp_path / "u.h5", "w", userblock_size=512) as file:
         file["x"] = np.ones((3, 2))
     assert open_source(str(tmp_path / "u.h5")).rows == 3
-
-
-def test_compressed_csv_is_read(tmp_path):
-    with gzip.open(tmp_path / "a.csv.gz", "wb") as file:
-        file.write(b"x,y\n1,2\n3,4\n")
-    np.testing.assert_array_equal(read_all(open_source(str(tmp_path / "a.csv.gz"))), [[1, 2], [3, 4]])
-
-
-def test_csv_that_begins_with_integers_may_go_on_with_fractions(tmp_path):
-    count = 600_000  # beyond the first block of the reader
-    lines = "\n".join(["x", *["7"] * count, "0.5"])
-    (tmp_path / "a.csv").write_text(lines + "\n")
-    values = read_all(open_source(str(tmp_path / "a.csv")), 65_536)
-    assert values.shape == (count + 1, 1)
-    assert values[-1, 0] == 0.5
-
-
-def test_csv_that_turns_into_text_is_an_input_error(tmp_path):
-    (tmp_path / "a.csv").write_text("\n".join(["x", *["7"] * 600_000, "oops"]) + "\n")
-    with pytest.raises(InputError, match=r"a\.csv: cannot read: .*oops"):
-        read_all(open_source(str(tmp_path / "a.csv")), 65_536)
 
 
 def test_files_of_different_formats_make_one_source(tmp_path):
