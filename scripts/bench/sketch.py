@@ -14,6 +14,14 @@ of threads, in one run; sums are checked against each other. Times are CPU secon
 
 "memory" starts from an array; "parquet" reads a Parquet file of float32 columns batch by batch, which
 every contender does through the same pyarrow reader.
+
+To see what a processor without AVX-512 would give, for all contenders, set before the run
+
+    OPENBLAS_CORETYPE=Haswell
+    NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
+    NUMBA_CPU_NAME=haswell
+    NUMBA_CPU_FEATURES=+avx2,+fma,+avx,+bmi,+bmi2,+popcnt,+sse4.2
+    NUMBA_CACHE_DIR=$(mktemp -d)
 """
 
 from __future__ import annotations
