@@ -1,8 +1,7 @@
-"""One pass: source → sketch. Threads over fragments, progress, checkpoint, and what is asked of files.
+"""One pass: source → sketch. Threads over fragments, progress, checkpoint.
 
-`sketch` works in memory for any source; `sketch_to_file` is what the command line runs: lock, existing
-output, resume, atomic save. How rows become chunks is reading.py's business, how chunks become sums is
-tiles.py's, who runs the fragments is an engine's.
+How rows become chunks is reading.py's business, how chunks become sums is tiles.py's, who runs the
+fragments is an engine's. A pass that ends in a file, with a lock, resume and all, is jobs.py's.
 """
 
 from __future__ import annotations
@@ -13,20 +12,17 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, astuple, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent
-from nysketch.atomic import refuse_to_overwrite
 from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis, require_seed
-from nysketch.checkpoint import Checkpoint, checkpoint_path
+from nysketch.checkpoint import Checkpoint
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.fileformat import load_basis, load_sketch, require_small_header, save, sketch_parts
-from nysketch.locks import output_lock
+from nysketch.fileformat import load_basis
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
 from nysketch.reading import ChunkReader
@@ -179,7 +175,7 @@ def run_pass(
 
     def so_far(provenance: Provenance) -> Sketch:
         tally = Tally(running.snapshot(), ranges, dropped)
-        return Sketch(basis, tally, _settings(options, wanted), provenance)
+        return Sketch(basis, tally, settings_of(options, wanted), provenance)
 
     shown = 0
 
@@ -230,7 +226,8 @@ class _Part:
     dropped: int
 
 
-def _settings(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
+def settings_of(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
+    """Return what a sketch remembers of how it was made; `wanted` is None if its basis was given."""
     return asdict(options) | {"basis": None if wanted is None else asdict(wanted)}
 
 
@@ -287,163 +284,3 @@ class _Worker:
                 "Was the file changed while it was read?"
             )
         return _Part(self._summer.kernel_sums(sums), sums.rows, sums.weights, ranges, dropped)
-
-
-# ---- sketching to a file --------------------------------------------------------------------------
-
-IF_EXISTS = ("fail", "skip", "overwrite")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What `sketch_to_file` did."""
-
-    sketch: Sketch
-    skipped: bool = False  # the output existed and was up to date
-    resumed_fragments: int = 0
-    unreadable: tuple[str, ...] = ()
-
-
-def sketch_to_file(
-    source: Source,
-    output: Path,
-    *,
-    basis: Basis | None,
-    wanted: BasisOptions,
-    options: PassOptions,
-    if_exists: str = "fail",
-    checkpoint_every: float = 30.0,
-    restart: bool = False,
-    lock_wait: float = 0.0,
-    threads: int | None = None,
-    batch_rows: int | None = None,
-    pilot_progress: Callable[[int, int], None] | None = None,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Sketch a source into `output`, resuming what an earlier run of the same request left behind."""
-    if if_exists not in IF_EXISTS:
-        raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
-    _refuse_to_replace(source, output)
-    with output_lock(output, wait=lock_wait):
-        hint = "see --if-exists skip|overwrite"
-        refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
-        unreadable = tuple(map(str, source.skipped))
-        if output.exists() and if_exists == "skip":
-            have = _up_to_date(source, output, basis, wanted, options)
-            checkpoint_path(output).unlink(missing_ok=True)  # killed just before it would have gone
-            return Outcome(have, skipped=True, unreadable=unreadable)
-        before = source.state()
-        request = _request(source, basis, wanted, options)
-        made_here = None if basis is not None else wanted
-        checkpoint = None
-        if before is not None:
-            request |= {"inputs": before}
-            checkpoint = Checkpoint(
-                output,
-                request,
-                # Fragments that were finished without an error had nothing to drop.
-                alternatives=[request | {"options": asdict(options) | {"nulls": "error"}}],
-                every=checkpoint_every,
-                restart=restart,
-            )
-            if checkpoint.partial is not None:
-                basis = checkpoint.partial.basis
-        if basis is None:
-            basis = make_basis(
-                source,
-                wanted,
-                seed=options.seed,
-                nulls=options.nulls,
-                threads=threads,
-                progress=pilot_progress,
-            )
-        if before is not None:
-            nothing = Tally.zeros(options.blocks, basis.m, basis.d, weighted=source.weights is not None)
-            provenance = Provenance.of(source.inputs())
-            empty = Sketch(basis, nothing, _settings(options, made_here), provenance)
-            require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
-        result = run_pass(
-            source,
-            basis,
-            options,
-            wanted=made_here,
-            threads=threads,
-            batch_rows=batch_rows,
-            progress=progress,
-            checkpoint=checkpoint,
-        )
-        if source.state() != before:
-            if checkpoint is not None:
-                checkpoint.remove()
-            raise InputError(
-                "an input changed while it was being read, so the sums belong to no version of it. "
-                "Run the command again once it is complete"
-            )
-        save(result, output)
-        if checkpoint is not None:
-            checkpoint.remove()
-        resumed = 0 if checkpoint is None else checkpoint.resumed
-        return Outcome(result, resumed_fragments=resumed, unreadable=unreadable)
-
-
-def basis_to_file(
-    source: Source,
-    output: Path,
-    *,
-    wanted: BasisOptions,
-    seed: int = 0,
-    nulls: str = "error",
-    overwrite: bool = False,
-    lock_wait: float = 0.0,
-    threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Basis:
-    """Make a basis from a pilot of the source, and save it."""
-    _refuse_to_replace(source, output)
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
-        basis = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads, progress=progress)
-        save(basis, output)
-    return basis
-
-
-def _refuse_to_replace(source: Source, output: Path) -> None:
-    """Keep an output from destroying the data it is made from."""
-    for path in source.local_paths if output.exists() else ():
-        if output.samefile(path):
-            raise UsageError(f"{output}: is an input; choose another --output")
-
-
-def _request(
-    source: Source, basis: Basis | None, wanted: BasisOptions, options: PassOptions
-) -> dict[str, Any]:
-    return {
-        "basis": asdict(wanted) if basis is None else basis.digest,
-        "columns": [[column.name, column.width] for column in source.columns],
-        "options": asdict(options),
-    }
-
-
-def _up_to_date(
-    source: Source, output: Path, basis: Basis | None, wanted: BasisOptions, options: PassOptions
-) -> Sketch:
-    """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
-    have = load_sketch(output)
-    made = have.settings.get("basis") if basis is None else have.basis.digest
-    stored = {
-        "basis": made,
-        "columns": [[column.name, column.width] for column in have.basis.columns],
-        "options": {name: have.settings.get(name) for name in asdict(options)},
-        "inputs": have.provenance,
-    }
-    asked = _request(source, basis, wanted, options) | {"inputs": Provenance.of(source.inputs())}
-    different = [name for name, value in asked.items() if stored[name] != value]
-    written = output.stat().st_mtime_ns
-    if any(mtime is not None and mtime >= written for _, _, mtime, _ in source.state() or ()):
-        different.append("modification time of an input")
-    if different:
-        raise OutputError(
-            f"{output}: exists, but was made from something else ({', '.join(sorted(different))} differ). "
-            "Replace it with --if-exists overwrite"
-        )
-    return have

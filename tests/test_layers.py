@@ -43,6 +43,7 @@ ORDER = [
     ["fileformat", "sources", "describe", "export"],
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],
+    ["jobs"],
     ["ui"],
     ["cli"],
 ]

@@ -7,7 +7,8 @@ import pytest
 
 import nysketch
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.passes import BasisOptions, PassOptions, basis_to_file, sketch_to_file
+from nysketch.jobs import basis_to_file, sketch_to_file
+from nysketch.passes import BasisOptions, PassOptions
 from nysketch.sources import open_source
 
 

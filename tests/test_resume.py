@@ -12,7 +12,8 @@ import nysketch
 from nysketch import tiles
 from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.errors import InputError, OutputError
-from nysketch.passes import BasisOptions, PassOptions, sketch_to_file
+from nysketch.jobs import sketch_to_file
+from nysketch.passes import BasisOptions, PassOptions
 from nysketch.sources import open_source
 
 M = 10

@@ -47,7 +47,7 @@ def command(
 
     Sketches made with the same basis can be added, subtracted and compared.
     """
-    from nysketch.passes import basis_to_file
+    from nysketch.jobs import basis_to_file
     from nysketch.sources import open_source
 
     source = open_source(inputs, **table_options)

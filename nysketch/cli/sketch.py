@@ -17,7 +17,8 @@ from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
     from nysketch.basis import Basis
-    from nysketch.passes import BasisOptions, Outcome
+    from nysketch.jobs import Outcome
+    from nysketch.passes import BasisOptions
     from nysketch.planning import Plan
     from nysketch.sources import Source
 
@@ -102,7 +103,8 @@ def command(
     command is given again.
     """
     from nysketch.fileformat import load_basis
-    from nysketch.passes import PassOptions, sketch_to_file
+    from nysketch.jobs import sketch_to_file
+    from nysketch.passes import PassOptions
     from nysketch.sources import open_source
 
     started = time.perf_counter()

@@ -64,5 +64,7 @@ def run(
 def _finished(pending: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
     # Waiting without a limit would also keep signals from being seen on some platforms.
     done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-    for future in done:
+    # What succeeded is handed out before an error ends it all; of several errors, that of the first task.
+    in_order = [future for future in pending if future in done]
+    for future in sorted(in_order, key=lambda future: future.exception() is not None):
         yield pending.pop(future), future.result()
