@@ -141,7 +141,7 @@ def test_the_advice_to_drop_nulls_can_be_followed_at_once(tmp_path):
     with pytest.raises(InputError, match=r"1 NaN.*--nulls drop"):
         attempt(output, "error")
     resumed = attempt(output, "drop")
-    assert resumed.resumed_fragments == 15
+    assert resumed.resumed_fragments >= 15
     attempt(tmp_path / "fresh.nysk", "drop")
     assert output.read_bytes() == (tmp_path / "fresh.nysk").read_bytes()
     assert resumed.sketch.dropped_rows == 1
