@@ -59,7 +59,7 @@ class NystromMap:
         return len(self.eigenvalues)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Basis:
     """Columns, scaling, kernel and landmarks: the coordinate system of a sketch.
 
@@ -233,6 +233,9 @@ class Basis:
             sha.update(f"{name}{array.shape}".encode())
             sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return sha.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"<Basis {self.digest[:12]}: {self.m} landmarks × {self.d} features, {self.kernel}>"
 
     def __eq__(self, other: object) -> bool:
         """Tell whether kernel sums at the two bases can be added."""

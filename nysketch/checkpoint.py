@@ -76,24 +76,30 @@ class Checkpoint:
             different = [name for name, value in self._request.items() if found[name] != value]
             if found in self._alternatives:
                 different = []
-            changed = self._changed_inputs(found) if "inputs" in different else []
+            changes = [self._change(name, found[name]) for name in different]
         except (CorruptSketchError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptSketchError(
                 f"{self.path}: unusable checkpoint: {error}. Start over with --restart"
             ) from error
         if different:
-            example = f" ({changed[0]} changed)" if changed else ""
             raise InputError(
-                f"{self.path}: left by a run with other {', '.join(different)}{example}. "
+                f"{self.path}: left by a run with other {'; '.join(changes)}. "
                 "Put things back as they were to continue it, or start over with --restart"
             )
         self._done = set(np.flatnonzero(done).tolist())
 
-    def _changed_inputs(self, found: dict[str, Any]) -> list[str]:
-        """Return the names of inputs that only one of the two requests has."""
-        ours = {tuple(item) for item in self._request["inputs"]}
-        theirs = {tuple(item) for item in found["inputs"]}
-        return sorted({item[0] for item in ours ^ theirs})
+    def _change(self, name: str, found: Any) -> str:
+        """Say what differs between the checkpoint's request and ours."""
+        ours = self._request[name]
+        if name == "inputs":
+            either = {tuple(item) for item in ours} ^ {tuple(item) for item in found}
+            return f"inputs ({min(item[0] for item in either)} changed)"
+        if isinstance(ours, dict) and isinstance(found, dict):
+            items = [
+                f"{key} {found.get(key)!r}, now {ours[key]!r}" for key in ours if found.get(key) != ours[key]
+            ]
+            return f"{name} ({', '.join(items)})"
+        return name
 
     def resume(self, nothing: Tally) -> tuple[Tally, set[int]]:
         """Return the sums and fragment numbers done so far."""

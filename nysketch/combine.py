@@ -13,34 +13,62 @@ from nysketch.sketches import Sketch
 
 
 def merge_files(
-    paths: Sequence[Path], output: Path, *, overwrite: bool, lock_wait: float = 0.0
+    paths: Sequence[Path], output: Path, *, overwrite: bool, force: bool = False, lock_wait: float = 0.0
 ) -> tuple[Sketch, list[str]]:
-    """Add sketch files into `output`; also return inputs that more than one of them contains."""
+    """Add sketch files into `output`; also return inputs that more than one of them contains.
+
+    There are none unless `force` allows to count their rows twice.
+    """
     doubled: list[str] = []
 
     def add(total: Sketch, part: Sketch) -> Sketch:
-        doubled.extend(item.path for item in total.provenance.shared_with(part.provenance))
-        return total + part
+        merged = total + part
+        shared = [item.path for item in total.provenance.shared_with(part.provenance)]
+        if shared and not force:
+            raise IncompatibleError(
+                f"{shared[0]} is in it and in another of these sketches: its rows would be counted twice. "
+                "If this is meant, use --force"
+            )
+        doubled.extend(shared)
+        return merged
 
     return _combine(paths, output, add, overwrite=overwrite, lock_wait=lock_wait), doubled
 
 
 def subtract_files(
-    whole: Path, parts: Sequence[Path], output: Path, *, overwrite: bool, lock_wait: float = 0.0
+    whole: Path,
+    parts: Sequence[Path],
+    output: Path,
+    *,
+    overwrite: bool,
+    force: bool = False,
+    lock_wait: float = 0.0,
 ) -> tuple[Sketch, list[str]]:
-    """Subtract sketch files from `whole` into `output`; also return inputs that it did not list."""
+    """Subtract sketch files from `whole` into `output`; also return inputs that it did not list.
+
+    There are none unless `force` trusts that their rows are in it all the same.
+    """
+    missing: list[str] = []
 
     def subtract(rest: Sketch, part: Sketch) -> Sketch:
         left = rest - part
+        known = {item for item, _ in rest.provenance.removed}
+        unlisted = [item.path for item, _ in left.provenance.removed if item not in known]
+        if unlisted and not force:
+            raise IncompatibleError(
+                f"it holds rows of {unlisted[0]}, which is not among the inputs of {whole} or was subtracted "
+                "already. If its rows are there all the same, use --force"
+            )
         if not _possible(left):
             raise IncompatibleError(
                 f"it is not contained in {whole}: there are {rest.rows:,} rows left to subtract "
                 f"{part.rows:,} from, or other rows"
             )
+        missing.extend(unlisted)
         return left
 
     rest = _combine([whole, *parts], output, subtract, overwrite=overwrite, lock_wait=lock_wait)
-    return rest, [item.path for item, _ in rest.provenance.removed]
+    return rest, missing
 
 
 def _possible(sketch: Sketch) -> bool:

@@ -51,7 +51,9 @@ def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None
 def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
     basis = thing if isinstance(thing, Basis) else thing.basis
     arrays: dict[str, NDArray[Any]] = {
+        "bandwidth": np.array(basis.kernel.bandwidth),
         "center": basis.center,
+        "columns": np.array([column.name for column in basis.columns]),
         "landmarks": basis.landmarks,
         "scale": basis.scale,
     }
@@ -86,4 +88,5 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
             if name in table:
                 raise UsageError(f"the data has a column {name!r} of its own; use --to npz or --to json")
             table[name] = pa.array(arrays[f"{name}s"])
-    pq.write_table(pa.table(table), file)
+    facts = json.dumps(describe(thing), sort_keys=True, allow_nan=False)
+    pq.write_table(pa.table(table).replace_schema_metadata({"nysketch": facts}), file)

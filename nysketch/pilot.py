@@ -60,8 +60,8 @@ def rows_to_draw_from(source: Source) -> int:
     """Return the number of rows of a source that can be read twice; raise UsageError for a stream."""
     if source.rows is None or not source.rereadable:
         raise UsageError(
-            "this source can be read only once, so its landmarks must come from elsewhere: "
-            "make a basis with `nysketch basis` and pass it with --basis"
+            "this source can be read only once, so its landmarks must come from elsewhere: make a basis "
+            "with `nysketch basis` from a file with some of its rows, and sketch with --basis"
         )
     return source.rows
 

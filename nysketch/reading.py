@@ -160,5 +160,5 @@ class ChunkReader:
         )
         return InvalidRowsError(
             f"{fragment.where}: {shown}. Drop such rows with --nulls drop, "
-            "or leave the column out with --exclude"
+            "or leave the column out (--exclude, or a basis without it)"
         )

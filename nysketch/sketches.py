@@ -21,7 +21,7 @@ from nysketch.provenance import Provenance
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sketch:
     """Kernel sums of some rows at the landmarks of a basis, by block, and where the rows came from."""
 
@@ -92,6 +92,9 @@ class Sketch:
     def embedding_weights(self) -> Floats:
         """α with Σ_j α_j k(z_j, ·) the projection of the mean embedding on the landmarks' span."""
         return self.basis.nystrom.matrix.T @ self.mean_features()
+
+    def __repr__(self) -> str:
+        return f"<Sketch of {self.rows:,} rows at {self.basis!r}>"
 
     def __eq__(self, other: object) -> bool:
         """Tell whether two sketches are the same in every stored bit, but for how their basis was made."""

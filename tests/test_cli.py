@@ -169,7 +169,7 @@ def test_names_with_control_codes_do_not_reach_the_terminal(run_cli, tmp_path):
 
 def test_log_lines_can_be_json(run_cli, shelf, tmp_path):
     result = run_cli(
-        "merge", "a.nysk", "a.nysk", "-o", tmp_path / "x.nysk", "--log-format", "json", cwd=shelf
+        "merge", "a.nysk", "a.nysk", "--force", "-o", tmp_path / "x.nysk", "--log-format", "json", cwd=shelf
     )
     (line,) = result.stderr.splitlines()
     assert json.loads(line)["level"] == "warning"

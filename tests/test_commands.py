@@ -227,11 +227,33 @@ def test_what_does_not_belong_together_is_not_merged(run_cli, shelf, tmp_path, o
     assert listing(tmp_path) == []
 
 
-def test_merging_the_same_rows_twice_warns(run_cli, shelf, tmp_path):
+def test_merging_the_same_rows_twice_is_refused_unless_forced(run_cli, shelf, tmp_path):
     shutil.copy(shelf / "a.nysk", tmp_path / "copy.nysk")
-    result = run_cli("merge", "a.nysk", tmp_path / "copy.nysk", "-o", tmp_path / "x.nysk", cwd=shelf)
+    merge = ["merge", "a.nysk", tmp_path / "copy.nysk", "-o", tmp_path / "x.nysk"]
+    assert "would be counted twice" in refusal(run_cli(*merge, cwd=shelf), 4)
+    result = run_cli(*merge, "--force", cwd=shelf)
     assert result.returncode == 0
     assert "a.parquet is in more than one" in result.stderr
+
+
+def test_a_nightly_merge_does_not_add_its_own_output(run_cli, shelf, tmp_path):
+    for name in ("a.nysk", "b.nysk"):
+        shutil.copy(shelf / name, tmp_path / name)
+    for inputs in (["a.nysk", "b.nysk"], ["."], ["*.nysk"]):
+        result = run_cli("merge", *inputs, "-o", "week.nysk", "--if-exists", "overwrite", cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+    expanded = ["a.nysk", "b.nysk", "week.nysk"]  # as a shell would
+    result = run_cli("merge", *expanded, "-o", "week.nysk", "--if-exists", "overwrite", cwd=tmp_path)
+    assert "would be counted twice" in refusal(result, 4)
+    parts = [nysketch.load(tmp_path / name).rows for name in ("a.nysk", "b.nysk")]
+    assert nysketch.load(tmp_path / "week.nysk").rows == sum(parts)
+
+
+def test_nothing_is_subtracted_twice(run_cli, shelf, tmp_path):
+    once, twice = tmp_path / "once.nysk", tmp_path / "twice.nysk"
+    assert run_cli("subtract", "ab.nysk", "a.nysk", "-o", once, cwd=shelf).returncode == 0
+    message = refusal(run_cli("subtract", once, "a.nysk", "-o", twice, cwd=shelf), 4)
+    assert "was subtracted already" in message
 
 
 def test_merging_a_basis_or_nonsense_exits_with_5(run_cli, shelf, tmp_path):
@@ -254,7 +276,9 @@ def test_subtracting_gives_back_what_was_added_to(run_cli, shelf, tmp_path):
 @pytest.mark.parametrize("part", ["b.nysk", "ab.nysk"])
 def test_what_is_not_contained_is_not_subtracted(run_cli, shelf, tmp_path, part):
     message = refusal(run_cli("subtract", "a.nysk", part, "-o", tmp_path / "x.nysk", cwd=shelf), 4)
-    assert part in message and "not contained in a.nysk" in message
+    assert part in message and "b.parquet, which is not among the inputs of a.nysk" in message
+    forced = run_cli("subtract", "a.nysk", part, "-o", tmp_path / "x.nysk", "--force", cwd=shelf)
+    assert "not contained in a.nysk" in refusal(forced, 4)
     assert listing(tmp_path) == []
 
 
@@ -314,11 +338,16 @@ def test_export_writes_the_numbers_of_a_sketch(run_cli, shelf, tmp_path):
         "scale": sketch.basis.scale,
     }
     with np.load(tmp_path / "a.npz") as arrays:
-        assert set(arrays) == set(expected)
+        assert set(arrays) == set(expected) | {"bandwidth", "columns"}
+        assert arrays["bandwidth"] == sketch.basis.kernel.bandwidth
+        assert arrays["columns"].tolist() == [column.name for column in sketch.basis.columns]
         assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["rows"] == 600
-    assert document["arrays"] == {name: array.tolist() for name, array in expected.items()}
+    arrays = document["arrays"]
+    assert arrays.pop("bandwidth") == document["kernel"]["bandwidth"]
+    assert arrays.pop("columns") == [column["name"] for column in document["columns"]]
+    assert arrays == {name: array.tolist() for name, array in expected.items()}
     table = pq.read_table(tmp_path / "a.parquet")
     assert table.column_names == ["x", "y", "kernel_sum", "embedding_weight"]
     assert np.array_equal(table["y"], sketch.basis.landmarks[:, 1])

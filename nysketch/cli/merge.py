@@ -17,21 +17,28 @@ log = logging.getLogger("nysketch")
 @options.inputs
 @options.output
 @options.if_exists_fail_or_overwrite
+@options.force
 @options.lock_wait
 @options.as_json
 @options.reporting
 def command(
-    inputs: list[str], output: Path, if_exists: str, lock_wait: float, as_json: bool, quiet: bool
+    inputs: list[str],
+    output: Path,
+    if_exists: str,
+    force: bool,
+    lock_wait: float,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Add the sketches INPUT…, which must share a basis: files, globs, or directories of *.nysk files.
 
-    The order does not matter, to the last bit.
+    The order does not matter, to the last bit. A file whose rows are in two of the sketches is refused.
     """
     from nysketch.combine import merge_files
 
     paths = options.sketch_files(inputs, but=output)
     overwrite = if_exists == "overwrite"
-    result, doubled = merge_files(paths, output, overwrite=overwrite, lock_wait=lock_wait)
+    result, doubled = merge_files(paths, output, overwrite=overwrite, force=force, lock_wait=lock_wait)
     for path in doubled:
         log.warning("%s is in more than one of these sketches: its rows are counted twice", path)
     report(result.rows, output, as_json=as_json, quiet=quiet, doubled_inputs=doubled)

@@ -95,6 +95,11 @@ if_exists_fail_or_overwrite = click.option(
 )
 
 
+force = click.option(
+    "--force", is_flag=True, help="Trust me: rows are counted as often as I say, whatever the inputs listed."
+)
+
+
 def inputs(command: Command) -> Command:
     """Add INPUT… and --from-file; passes `inputs`, a list of strings, on."""
 
@@ -103,7 +108,7 @@ def inputs(command: Command) -> Command:
         "--from-file",
         type=click.Path(path_type=Path),
         metavar="LIST",
-        help="File with one more input per line (# starts a comment).",
+        help="File with one more input per line; lines that start with # are comments.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, inputs: tuple[str, ...], from_file: Path | None, **kwargs: Any) -> Any:

@@ -120,6 +120,8 @@ def command(
         source, basis, basis_options, blocks=blocks, threads=threads, batch_rows=batch_rows, memory=memory
     )
     if dry_run:
+        if output.exists() and if_exists == "fail":
+            log.warning("%s exists already: the run itself would stop, see --if-exists", output)
         _print_plan(planned, as_json)
         return 0
     with (

@@ -18,6 +18,7 @@ log = logging.getLogger("nysketch")
 @click.argument("parts", nargs=-1, required=True, metavar="PART...", type=click.Path(path_type=Path))
 @options.output
 @options.if_exists_fail_or_overwrite
+@options.force
 @options.lock_wait
 @options.as_json
 @options.reporting
@@ -26,6 +27,7 @@ def command(
     parts: tuple[Path, ...],
     output: Path,
     if_exists: str,
+    force: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -34,7 +36,7 @@ def command(
     from nysketch.combine import subtract_files
 
     result, missing = subtract_files(
-        whole, parts, output, overwrite=if_exists == "overwrite", lock_wait=lock_wait
+        whole, parts, output, overwrite=if_exists == "overwrite", force=force, lock_wait=lock_wait
     )
     for path in missing:
         log.warning("%s was subtracted, but %s does not list it among its inputs", path, whole)

@@ -187,7 +187,7 @@ def require_numeric(field: Field, name: str, where: str) -> None:
     if field.width == 0:
         raise SchemaError(
             f"{where}: column {name!r} has type {field.type}, which is not numeric. "
-            f"Leave it out with --exclude {name}, or convert it first"
+            f"Leave it out with --exclude {name} (or use a basis without it), or convert it first"
         )
 
 

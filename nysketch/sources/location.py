@@ -140,7 +140,7 @@ def _expand_local(text: str) -> list[str]:
         # Path.glob takes no absolute patterns.
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
         matches = [path for path in matches if _is_meant(Path(path).name, Path(text).name)]
-        found = [path for path in matches if Path(path).is_file()]
+        found = [path for path in matches if _is_file(Path(path))]
         if "**" not in text:  # which matches what is in the directories too
             found += [file for path in matches if Path(path).is_dir() for file in _data_below(Path(path))]
         if not found:
@@ -154,11 +154,16 @@ def _expand_local(text: str) -> list[str]:
     return [text]
 
 
+def _is_file(path: Path) -> bool:
+    """Count links that lead nowhere as files: they must be complained about, not passed over."""
+    return path.is_file() or (path.is_symlink() and not path.exists())
+
+
 def _data_below(root: Path) -> list[str]:
     return sorted(
         os.fspath(path)
         for path in root.rglob("*")
-        if path.is_file() and _is_data(PurePosixPath(path.relative_to(root)))
+        if _is_file(path) and _is_data(PurePosixPath(path.relative_to(root)))
     )
 
 

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from nysketch.errors import InputError, UsageError
@@ -176,3 +177,12 @@ def test_files_of_different_formats_make_one_source(tmp_path):
         file["x"] = np.array([6.0])
     source = open_source([parquet, tmp_path / "b.csv", tmp_path / "c.h5"])
     np.testing.assert_array_equal(read_all(source)[:, 0], [1, 2, 3, 4, 5, 6])
+
+
+def test_links_that_lead_nowhere_are_not_passed_over(tmp_path):
+    pa.parquet.write_table(pa.table({"x": [1.0]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").symlink_to(tmp_path / "gone.parquet")
+    for inputs in (tmp_path, tmp_path / "*.parquet"):
+        with pytest.raises(InputError, match=r"b\.parquet: no such file"):
+            open_source(inputs)
+    assert len(open_source(tmp_path, skip_unreadable=True).skipped) == 1
