@@ -6,8 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import settings
 
 import nysketch
+
+# The first call of a compiled function takes seconds; how long tests take is nobody's promise. The same
+# examples every time: a failure must be there again tomorrow.
+settings.register_profile("nysketch", deadline=None, derandomize=True)
+settings.load_profile("nysketch")
 
 
 def small_table(rows=600, seed=0):
