@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -44,6 +44,11 @@ class Column:
 
     def __str__(self) -> str:
         return self.name if self.width == 1 else f"{self.name}[{self.width}]"
+
+
+def total_width(columns: Iterable[Column]) -> int:
+    """Return the number d of features that columns make together."""
+    return sum(column.width for column in columns)
 
 
 @dataclass(frozen=True)
@@ -126,13 +131,14 @@ class Basis:
         with np.errstate(over="ignore", invalid="ignore"):
             center, scale = _fit_scaling(rows, scaling)
         _require_finite(center, scale, columns)
-        if np.abs((rows - center) / scale).max() > LARGEST:
+        scaled = (rows - center) / scale
+        if np.abs(scaled).max() > LARGEST:
             raise InputError(
                 f"some column holds values beyond {LARGEST:g}, too large to take distances between. "
                 "Leave it out with --exclude"
             )
         if bandwidth == "median":
-            width = median_bandwidth((rows - center) / scale, seed)
+            width = median_bandwidth(scaled, seed)
         else:
             try:
                 width = float(bandwidth)
@@ -218,7 +224,7 @@ class Basis:
             landmarks=arrays["basis.landmarks"],
             origin=dict(description["origin"]),
         )
-        d = sum(column.width for column in columns)
+        d = total_width(columns)
         shapes = (basis.landmarks.shape[1:], basis.center.shape, basis.scale.shape)
         if any(shape != (d,) for shape in shapes):
             raise ValueError(f"arrays of shapes {shapes} do not fit {d} features")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.atomic import atomic_file, refuse_to_overwrite
+from nysketch.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
 from nysketch.basis import Basis
 from nysketch.describe import describe
 from nysketch.errors import InputError, UsageError
@@ -22,8 +22,7 @@ FORMATS = ("npz", "json", "parquet")
 def export_file(path: Path, output: Path, format: str | None = None, *, overwrite: bool) -> None:
     """Write the sketch or basis at `path` to `output`, which must be another file."""
     refuse_to_overwrite(output, overwrite=overwrite)
-    if output.exists() and path.exists() and output.samefile(path):
-        raise UsageError(f"{output}: is the input; choose another --output")
+    refuse_to_replace([path], output)
     thing = load(path)
     try:
         export(thing, output, format)
@@ -73,16 +72,11 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from nysketch.sources.arrays import array_as_record_batch
+
     basis = thing if isinstance(thing, Basis) else thing.basis
-    table: dict[str, Any] = {}
-    start = 0
-    for column in basis.columns:
-        values = basis.landmarks[:, start : start + column.width]
-        start += column.width
-        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-        table[column.name] = (
-            flat if column.width == 1 else pa.FixedSizeListArray.from_arrays(flat, column.width)
-        )
+    landmarks = array_as_record_batch(basis.landmarks, basis.columns)
+    table = dict(zip(landmarks.schema.names, landmarks.columns, strict=True))
     if isinstance(thing, Sketch):
         for name in ("kernel_sum", "embedding_weight"):
             if name in table:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nysketch.accumulators import Tally
-from nysketch.atomic import refuse_to_overwrite
+from nysketch.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch.basis import Basis
 from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.errors import InputError, OutputError, UsageError
@@ -51,7 +51,7 @@ def sketch_to_file(
     """Sketch a source into `output`, resuming what an earlier run of the same request left behind."""
     if if_exists not in IF_EXISTS:
         raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
-    _refuse_to_replace(source, output)
+    refuse_to_replace(source.local_paths, output)
     with output_lock(output, wait=lock_wait):
         hint = "see --if-exists skip|overwrite"
         refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
@@ -127,19 +127,12 @@ def basis_to_file(
     progress: Callable[[int, int], None] | None = None,
 ) -> Basis:
     """Make a basis from a pilot of the source, and save it."""
-    _refuse_to_replace(source, output)
+    refuse_to_replace(source.local_paths, output)
     with output_lock(output, wait=lock_wait):
         refuse_to_overwrite(output, overwrite=overwrite)
         basis = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads, progress=progress)
         save(basis, output)
     return basis
-
-
-def _refuse_to_replace(source: Source, output: Path) -> None:
-    """Keep an output from destroying the data it is made from."""
-    for path in source.local_paths if output.exists() else ():
-        if output.samefile(path):
-            raise UsageError(f"{output}: is an input; choose another --output")
 
 
 def _request(

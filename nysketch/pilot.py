@@ -12,7 +12,7 @@ from contextlib import closing
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import DEFAULT_LANDMARKS, Basis, require_seed
+from nysketch.basis import DEFAULT_LANDMARKS, Basis, require_seed, total_width
 from nysketch.engines import local
 from nysketch.errors import InputError, UsageError
 from nysketch.reading import ChunkReader
@@ -48,7 +48,7 @@ def fit_basis(
     if m < 1:
         raise UsageError(f"the number of landmarks must be at least 1, not {m}")
     require_seed(seed)
-    d = sum(column.width for column in source.columns)
+    d = total_width(source.columns)
     wanted = default_pilot_rows(m, d) if pilot_rows is None else pilot_rows
     if wanted < m:
         raise UsageError(f"a pilot of {wanted} rows cannot give {m} landmarks")
@@ -130,7 +130,7 @@ def _read_rows(
 
     def read(task: tuple[Fragment, NDArray[np.int64]], check: Callable[[], None]) -> Floats:
         fragment, wanted = task
-        found = [np.empty((0, sum(column.width for column in source.columns)))]
+        found = [np.empty((0, total_width(source.columns)))]
         for chunk in ChunkReader(source, nulls=nulls).chunks(fragment):
             check()
             inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from nysketch.basis import Column
+from nysketch.basis import Column, total_width
 from nysketch.engines.local import available_threads
 from nysketch.errors import UsageError
 from nysketch.pilot import rows_to_draw_from
@@ -46,7 +46,7 @@ def plan(
     memory: int = DEFAULT_MEMORY,
 ) -> Plan:
     """Plan a pass within `memory` bytes; raise UsageError if it does not fit."""
-    d = sum(column.width for column in source.columns)
+    d = total_width(source.columns)
     sums, landmarks = 8 * blocks * m, 8 * m * d
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2

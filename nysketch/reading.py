@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch.basis import total_width
 from nysketch.errors import InvalidRowsError, UsageError
 from nysketch.sources import Fragment, Source
+from nysketch.sources.base import names_of
 
 Floats = NDArray[np.float64]
 
@@ -66,7 +68,7 @@ class ChunkReader:
         if batch_rows is not None and batch_rows < 1:
             raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
         self._source, self._nulls = source, nulls
-        d = sum(column.width for column in source.columns)
+        d = total_width(source.columns)
         self._batch_rows = batch_rows or batch_rows_for(d)
         self.chunk_rows = chunk_rows_for(d)
         self._rows = np.empty((self.chunk_rows, d), order="F")  # columns arrive one by one
@@ -133,8 +135,7 @@ class ChunkReader:
 
     def _diagnose(self, fragment: Fragment) -> InvalidRowsError:
         """Read the fragment again and say what is wrong with it, column by column."""
-        columns = [*(column.name for column in self._source.columns)]
-        columns += [name for name in [self._source.weights] if name is not None]
+        columns = names_of(self._source.columns, self._source.weights)
         counts = {name: np.zeros(3, np.int64) for name in columns}  # nulls, NaN, infinities
         for batch in self._source.read(fragment, self._batch_rows):
             arrays = [*batch.values] + ([batch.weights] if batch.weights is not None else [])

@@ -163,13 +163,13 @@ def _say_how_to_continue(output: Path) -> Iterator[None]:
 
 def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limits: Any) -> Plan:
     """Plan with the landmarks of the basis, or with the pilot that one takes to make."""
+    from nysketch.basis import total_width
     from nysketch.pilot import default_pilot_rows
     from nysketch.planning import plan
 
     if basis is not None:
         return plan(source, m=basis.m, **limits)
-    d = sum(column.width for column in source.columns)
-    pilot_rows = wanted.pilot_rows or default_pilot_rows(wanted.m, d)
+    pilot_rows = wanted.pilot_rows or default_pilot_rows(wanted.m, total_width(source.columns))
     return plan(source, m=wanted.m, pilot_rows=pilot_rows, **limits)
 
 

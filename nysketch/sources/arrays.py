@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nysketch.basis import Column
+from nysketch.basis import Column, total_width
 from nysketch.errors import SchemaError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import FRAGMENT_ROWS
@@ -74,9 +74,8 @@ def columns_for(d: int, like: Sequence[Column] | None) -> tuple[Column, ...]:
     """Name d unnamed features: as the basis does, or x0, x1, …"""
     if like is None:
         return tuple(Column(f"x{i}") for i in range(d))
-    if sum(column.width for column in like) != d:
-        total = sum(column.width for column in like)
-        raise SchemaError(f"array: has {d} columns, the basis has {total}")
+    if total_width(like) != d:
+        raise SchemaError(f"array: has {d} columns, the basis has {total_width(like)}")
     return tuple(like)
 
 

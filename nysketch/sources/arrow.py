@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from nysketch.basis import Column
+from nysketch.basis import Column, total_width
 from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
 from nysketch.sources.base import (
@@ -25,6 +25,7 @@ from nysketch.sources.base import (
     Selection,
     WithoutFiles,
     key_of_rows,
+    names_of,
     ranges_as_fragments,
     require_field,
     require_numeric,
@@ -228,13 +229,13 @@ class StreamSource(WithoutFiles):
             self._fields, selection, name, lambda column: widths.get(column, 0)
         )
         self.weights = selection.weights
-        self._fragment_rows = held_rows_for(sum(column.width for column in self.columns))
+        self._fragment_rows = held_rows_for(total_width(self.columns))
         self._seen = 0
         self._key: int | None = None  # known from the first rows on
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield fragments as the stream delivers them."""
-        names = [*(c.name for c in self.columns), *filter(None, [self.weights])]
+        names = names_of(self.columns, self.weights)
         held: list[pa.RecordBatch] = []
         rows = 0
         try:

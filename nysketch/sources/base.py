@@ -250,6 +250,11 @@ def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iter
         yield Fragment(number, first, count, f"{name}, rows {first}–{first + count - 1}", first, key)
 
 
+def names_of(columns: Iterable[Column], weights: str | None) -> list[str]:
+    """Return the names of the columns to read, that of the weights last."""
+    return [*(column.name for column in columns), *filter(None, [weights])]
+
+
 def shorten(names: Iterable[str], most: int = 8) -> str:
     """Join names, but never a million of them."""
     listed = list(names)

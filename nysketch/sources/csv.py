@@ -16,7 +16,7 @@ import pyarrow.csv as pacsv
 from nysketch.basis import Column
 from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of
-from nysketch.sources.base import Batch, Field
+from nysketch.sources.base import Batch, Field, names_of
 from nysketch.sources.location import Location
 
 log = logging.getLogger("nysketch")
@@ -109,7 +109,7 @@ class CSVFile:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield all rows of the file."""
-        names = [*(column.name for column in columns), *filter(None, [weights])]
+        names = names_of(columns, weights)
         try:
             with self._batches({name: self._schema.field(name).type for name in names}) as batches:
                 for block in batches:

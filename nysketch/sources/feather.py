@@ -19,7 +19,7 @@ import pyarrow as pa
 from nysketch.basis import Column
 from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of, list_width
-from nysketch.sources.base import Batch, Field
+from nysketch.sources.base import Batch, Field, names_of
 from nysketch.sources.location import Location
 
 # Beside a batch that is a view of the file: messages, bitmaps.
@@ -91,7 +91,7 @@ class FeatherFile:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield the rows of one record batch."""
-        names = [*(column.name for column in columns), *filter(None, [weights])]
+        names = names_of(columns, weights)
         with self._open(names, self.where(index)) as reader:
             whole = _valid_batch(reader, index, names)
             for start in range(0, len(whole), batch_rows):

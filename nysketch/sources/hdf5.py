@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
-from nysketch.sources.base import Batch, Field, shorten
+from nysketch.sources.base import Batch, Field, names_of, shorten
 from nysketch.sources.location import Location
 
 _FRAGMENT_BYTES = 16 << 20
@@ -168,7 +168,7 @@ class HDF5File:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield the rows of one range."""
-        names = [*(column.name for column in columns), *filter(None, [weights])]
+        names = names_of(columns, weights)
         begin = self._starts[index]
         end = begin + self.fragment_rows[index]
         step = batch_rows

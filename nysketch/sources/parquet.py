@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from nysketch.basis import Column
 from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of, list_width
-from nysketch.sources.base import Batch, Field
+from nysketch.sources.base import Batch, Field, names_of
 from nysketch.sources.location import Location
 
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
@@ -94,7 +94,7 @@ class ParquetFile:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield the rows of one row group."""
-        names = [*(column.name for column in columns), *filter(None, [weights])]
+        names = names_of(columns, weights)
         where = self.where(index)
         try:
             for batch in self._open_or_last(len(names)).iter_batches(
