@@ -6,13 +6,16 @@ the sum over a file, a day, a year. Names in `arrays` are those of the sketch fi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch.basis import Basis
 from nysketch.exact import ExactSum
+from nysketch.samples import LARGEST_KEY, RowSample
 
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
@@ -26,9 +29,19 @@ GRID_FLOAT32 = -44
 GRID_FINE = -64
 
 
-def grid_exponent(precision: str, *, weighted: bool) -> int:
-    """Return the grid for sums of kernel values of this precision."""
-    return GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
+# Exact up to 2**105 times the grid (exact.py); half of that for one fragment leaves room for others.
+_LARGEST_ON_GRID = 2.0**104
+
+
+def grid_exponent(precision: str, *, weighted: bool, magnitude: float = 1.0) -> int:
+    """Return the grid for sums of kernel values of this precision and magnitude."""
+    fine = GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
+    return fine + max(0, math.frexp(magnitude)[1])
+
+
+def fits_grid(sums: Floats, grid: int) -> bool:
+    """Tell whether sums are numbers, and small enough to be added exactly on the grid."""
+    return bool((np.abs(sums) <= math.ldexp(_LARGEST_ON_GRID, grid)).all())
 
 
 def _exact_arrays(name: str, exact: ExactSum) -> Arrays:
@@ -142,15 +155,25 @@ class Tally:
 
     blocks: BlockSums
     ranges: ColumnRanges
+    sample: RowSample
     dropped: int = 0
 
     @classmethod
-    def zeros(cls, blocks: int, m: int, d: int, *, weighted: bool) -> Tally:
+    def zeros(cls, basis: Basis, *, blocks: int, sample_rows: int, weighted: bool) -> Tally:
         """Return the tally of no rows."""
-        return cls(BlockSums.zeros(blocks, m, weighted=weighted), ColumnRanges.empty(d))
+        return cls(
+            BlockSums.zeros(blocks, basis.m, weighted=weighted),
+            ColumnRanges.empty(basis.d),
+            RowSample.empty(sample_rows, basis.d, text=basis.text, weighted=weighted),
+        )
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.blocks + other.blocks, self.ranges + other.ranges, self.dropped + other.dropped)
+        return Tally(
+            self.blocks + other.blocks,
+            self.ranges + other.ranges,
+            self.sample + other.sample,
+            self.dropped + other.dropped,
+        )
 
     def __sub__(self, other: Tally) -> Tally:
         blocks = self.blocks + -other.blocks
@@ -158,14 +181,34 @@ class Tally:
         ranges = (
             ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
         )
-        return Tally(blocks, ranges, self.dropped - other.dropped)
+        return Tally(blocks, ranges, self.sample - other.sample, self.dropped - other.dropped)
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything but the arrays."""
+        return {
+            "dropped_rows": self.dropped,
+            "exact_ranges": self.ranges.exact,
+            "sample": self.sample.describe(),
+        }
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
-        return {**self.blocks.arrays(), **self.ranges.arrays()}
+        return {**self.blocks.arrays(), **self.ranges.arrays(), **self.sample.arrays()}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, *, dropped: int, exact_ranges: bool) -> Tally:
-        """Rebuild from what `arrays` returned."""
+    def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis) -> Tally:
+        """Rebuild from what `describe` and `arrays` returned; raise ValueError where they do not fit."""
+        exact_ranges = description["exact_ranges"]
+        if not isinstance(exact_ranges, bool):
+            raise ValueError("it does not say whether its ranges are exact")
+        blocks = BlockSums.from_arrays(arrays)
+        # Files of format version 1 have no sample.
+        sample = RowSample.from_arrays(
+            description.get("sample", {"bound": LARGEST_KEY, "capacity": 0}),
+            arrays,
+            basis.d,
+            text=basis.text,
+            weighted=blocks.weights is not None,
+        )
         ranges = ColumnRanges.from_arrays(arrays, exact=exact_ranges)
-        return cls(BlockSums.from_arrays(arrays), ranges, dropped)
+        return cls(blocks, ranges, sample, description["dropped_rows"])

@@ -1,8 +1,8 @@
 """Basis: what two sketches must share to be added or compared.
 
-Columns and their order, scaling, kernel, landmarks; and a digest over exactly these, which decides
-compatibility. Reading pilot rows from files is pilot.py's business, choosing landmarks among them is
-landmarks.py's, bytes are fileformat.py's.
+Columns and their order, scaling, kernel, landmarks or frequencies; and a digest over exactly these,
+which decides compatibility. How a basis is made from pilot rows is fitting.py's business, reading them
+from files is pilot.py's, bytes are fileformat.py's.
 """
 
 from __future__ import annotations
@@ -12,22 +12,17 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch import landmarks as landmark_sampling
-from nysketch.errors import IncompatibleError, InputError, UsageError
-from nysketch.kernels import Gaussian, kernel_from_description, median_bandwidth
-
-Floats = NDArray[np.float64]
+from nysketch.errors import IncompatibleError, UsageError
+from nysketch.kernels import Floats, Kernel, Rows, kernel_from_description
+from nysketch.texts import text_arrays, text_from_arrays
 
 SCALINGS = ("none", "standard", "robust")
-DEFAULT_LANDMARKS = 1000
-
-# Largest scaled value of a landmark; divided by the smallest bandwidth it can still be squared.
-LARGEST = 1e100
+DRAWS = ("gaussian", "adapted-radius")  # of Fourier frequencies
 
 # Eigenvalues of the kernel matrix below this share of the largest are noise: float32 kernel sums carry
 # about 1e-7 of relative error, and a feature divides it by the root of its eigenvalue. Here the error of
@@ -37,13 +32,26 @@ RANK_CUTOFF = 1e-8
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table; a list column of length d has width d, all others width 1."""
+    """A column of the table; a list column of length d has width d, all others width 1.
+
+    A column of `text` holds strings, for the string kernels; it is the only one of its basis.
+    """
 
     name: str
     width: int = 1
+    text: bool = False
 
     def __str__(self) -> str:
         return self.name if self.width == 1 else f"{self.name}[{self.width}]"
+
+    def describe(self) -> list[Any]:
+        """Return what the sketch file stores."""
+        return [self.name, self.width, *(["text"] if self.text else [])]
+
+    @classmethod
+    def from_description(cls, name: Any, width: Any, kind: Any = "number") -> Column:
+        """Rebuild a column from what `describe` returned."""
+        return cls(str(name), int(width), text=kind == "text")
 
 
 def total_width(columns: Iterable[Column]) -> int:
@@ -51,34 +59,23 @@ def total_width(columns: Iterable[Column]) -> int:
     return sum(column.width for column in columns)
 
 
-@dataclass(frozen=True)
-class NystromMap:
-    """Φ(x) = matrix · k(Z, x), an r-dimensional feature map with Φ(x)·Φ(y) ≈ k(x, y)."""
-
-    matrix: Floats
-    eigenvalues: Floats
-
-    @property
-    def rank(self) -> int:
-        """The number r of eigenvalues kept."""
-        return len(self.eigenvalues)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Basis:
-    """Columns, scaling, kernel and landmarks: the coordinate system of a sketch.
+    """The coordinate system of a sketch: the functions of a row that are summed over all rows.
 
-    `landmarks` are in the data's own units; `transform` brings rows to the kernel's.
-    `origin` says how the basis was made (sampling, seed, pilot rows); it does not enter the digest.
+    There are two kinds, NystromBasis and FourierBasis; what they share is here. `transform` brings rows
+    from the data's units to the kernel's. `origin` says how the basis was made; it does not enter the
+    digest.
     """
 
     columns: tuple[Column, ...]
     scaling: str
     center: Floats
     scale: Floats
-    kernel: Gaussian
-    landmarks: Floats
+    kernel: Kernel
     origin: dict[str, Any] = field(default_factory=dict)
+
+    features: ClassVar[str]
 
     @classmethod
     def fit(
@@ -90,161 +87,145 @@ class Basis:
         weights: str | None = None,
         datasets: Sequence[str] = (),
         allow_external: bool = False,
+        seed: int = 0,
+        nulls: str = "error",
+        threads: int | None = None,
         **options: Any,
     ) -> Basis:
         """Make a basis from a uniform sample of rows: paths, an array or a table.
 
         The column of row `weights`, if there is one, is no feature; it does not change the sample.
-        Options are those of `nysketch.pilot.fit_basis`: m, scaling, bandwidth, seed, pilot_rows, nulls.
+        Options are those of `nysketch.fitting.BasisOptions`: m, kernel, bandwidth, sampling and so on.
         """
-        # The one place where this layer reaches up: people look for `fit` on the class.
+        # Here and in `from_rows` this layer reaches up: people look for them on the class.
+        from nysketch.fitting import BasisOptions
         from nysketch.pilot import fit_basis
         from nysketch.sources import open_source
 
+        wanted = BasisOptions.of(options)
         source = open_source(
             data,
-            columns=columns,
+            columns=wanted.columns_to_read(columns),
             exclude=exclude,
             weights=weights,
             datasets=datasets,
             allow_external=allow_external,
+            text=wanted.text,
         )
-        return fit_basis(source, **options)
+        return fit_basis(source, wanted, seed=seed, nulls=nulls, threads=threads)
 
     @classmethod
-    def from_rows(
-        cls,
-        rows: Floats,
-        columns: Sequence[Column],
-        *,
-        m: int = DEFAULT_LANDMARKS,
-        scaling: str = "standard",
-        bandwidth: float | str = "median",
-        seed: int = 0,
-    ) -> Basis:
-        """Make a basis from pilot rows that are in memory (all finite, in the data's units)."""
-        if m < 1:
-            raise UsageError(f"the number of landmarks must be at least 1, not {m}")
-        if not len(rows):
-            raise InputError("there are no rows to choose landmarks from")
-        require_seed(seed)
-        with np.errstate(over="ignore", invalid="ignore"):
-            center, scale = _fit_scaling(rows, scaling)
-        _require_finite(center, scale, columns)
-        scaled = (rows - center) / scale
-        if np.abs(scaled).max() > LARGEST:
-            raise InputError(
-                f"some column holds values beyond {LARGEST:g}, too large to take distances between. "
-                "Leave it out with --exclude"
-            )
-        if bandwidth == "median":
-            width = median_bandwidth(scaled, seed)
-        else:
-            try:
-                width = float(bandwidth)
-            except ValueError:
-                raise UsageError(f"bandwidth must be 'median' or a number, not {bandwidth!r}") from None
-        chosen = landmark_sampling.uniform(len(rows), min(m, len(rows)), seed)
-        origin = {
-            "bandwidth": "median" if bandwidth == "median" else "given",
-            "pilot_rows": len(rows),
-            "sampling": "uniform",
-            "seed": seed,
-        }
-        return cls(
-            columns=tuple(columns),
-            scaling=scaling,
-            center=center,
-            scale=scale,
-            kernel=Gaussian(width),
-            landmarks=np.ascontiguousarray(rows[chosen]),
-            origin=origin,
-        )
+    def from_rows(cls, rows: Rows, columns: Sequence[Column], *, seed: int = 0, **options: Any) -> Basis:
+        """Make a basis from pilot rows that are in memory; options as for `fit`."""
+        from nysketch.fitting import BasisOptions, fit_rows
+
+        return fit_rows(rows, columns, BasisOptions.of(options), seed=seed)
 
     @property
     def m(self) -> int:
-        """The number of landmarks."""
-        return len(self.landmarks)
+        """How many functions are summed: landmarks, or Fourier features."""
+        raise NotImplementedError
 
     @property
     def d(self) -> int:
-        """The number of features: the widths of all columns together."""
-        return int(self.landmarks.shape[1])
+        """The number of features of a row: the widths of all columns together."""
+        return total_width(self.columns)
 
-    def transform(self, rows: Floats) -> Floats:
-        """Bring rows from the data's units to those of the kernel."""
-        return (rows - self.center) / self.scale
+    @property
+    def text(self) -> bool:
+        """Whether rows are strings."""
+        return self.columns[0].text
 
-    def kernel_at_landmarks(self, rows: Floats) -> Floats:
-        """Return k(rows, Z) in float64, for rows in the data's units."""
-        return self.kernel(self.transform(rows), self.transform(self.landmarks))
+    def transform(self, rows: Rows) -> Rows:
+        """Bring rows from the data's units to those of the kernel; strings stay what they are."""
+        return rows if self.text else (rows - self.center) / self.scale
 
-    @cached_property
-    def gram(self) -> Floats:
-        """K = k(Z, Z)."""
-        return self.kernel_at_landmarks(self.landmarks)
+    def evaluate(self, scaled: Rows) -> Floats:
+        """Return the values of the m functions at scaled rows, in float64."""
+        raise NotImplementedError
 
-    @cached_property
-    def nystrom(self) -> NystromMap:
-        """The Nyström feature map, cut off at RANK_CUTOFF of the largest eigenvalue."""
-        from scipy.linalg import eigh
+    def values(self, rows: Rows) -> Floats:
+        """Return the values of the m functions at rows in the data's units, in float64."""
+        return self.evaluate(self.transform(rows))
 
-        eigenvalues, vectors = eigh(self.gram)
-        kept = eigenvalues > RANK_CUTOFF * eigenvalues[-1]
-        matrix = vectors[:, kept].T / np.sqrt(eigenvalues[kept])[:, None]
-        return NystromMap(matrix, eigenvalues[kept])
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and largest value that these functions can take."""
+        raise NotImplementedError
+
+    @property
+    def magnitude(self) -> float:
+        """How large the values get at the landmarks, if they have no bound; otherwise 1."""
+        return 1.0
+
+    @property
+    def rank(self) -> int:
+        """How many features `to_features` gives."""
+        raise NotImplementedError
+
+    def to_features(self, values: Floats) -> Floats:
+        """Turn values (of one row, or means over rows; along the last axis) into features Φ.
+
+        Φ(x)·Φ(y) ≈ k(x, y).
+        """
+        raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays, for the sketch file and for people."""
         return {
-            "columns": [[column.name, column.width] for column in self.columns],
+            "columns": [column.describe() for column in self.columns],
             "kernel": self.kernel.describe(),
             "origin": self.origin,
             "scaling": self.scaling,
         }
 
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays, by the names they have in a sketch file."""
-        return {
-            "basis.center": self.center,
-            "basis.landmarks": self.landmarks,
-            "basis.scale": self.scale,
-        }
+        return {"basis.center": self.center, "basis.scale": self.scale}
 
     @classmethod
     def from_parts(cls, description: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Basis:
         """Rebuild a basis from what `describe` and `arrays` returned."""
-        columns = tuple(Column(str(name), int(width)) for name, width in description["columns"])
-        basis = cls(
-            columns=columns,
-            scaling=str(description["scaling"]),
-            center=arrays["basis.center"],
-            scale=arrays["basis.scale"],
-            kernel=kernel_from_description(description["kernel"]),
-            landmarks=arrays["basis.landmarks"],
-            origin=dict(description["origin"]),
-        )
-        d = total_width(columns)
-        shapes = (basis.landmarks.shape[1:], basis.center.shape, basis.scale.shape)
-        if any(shape != (d,) for shape in shapes):
-            raise ValueError(f"arrays of shapes {shapes} do not fit {d} features")
+        columns = tuple(Column.from_description(*entry) for entry in description["columns"])
+        common: dict[str, Any] = {
+            "columns": columns,
+            "scaling": str(description["scaling"]),
+            "center": arrays["basis.center"],
+            "scale": arrays["basis.scale"],
+            "kernel": kernel_from_description(description["kernel"]),
+            "origin": dict(description["origin"]),
+        }
+        basis: Basis
+        if "frequencies" in description:
+            draw = str(description["frequencies"])
+            basis = FourierBasis(**common, frequencies=arrays["basis.frequencies"], draw=draw)
+            shapes = [basis.frequencies.shape[1:]]
+        elif columns[0].text:
+            basis = NystromBasis(**common, landmarks=text_from_arrays("basis.landmarks", arrays))
+            shapes = []
+        else:
+            basis = NystromBasis(**common, landmarks=arrays["basis.landmarks"])
+            shapes = [basis.landmarks.shape[1:]]
+        shapes += [basis.center.shape, basis.scale.shape]
+        if any(shape != (basis.d,) for shape in shapes):
+            raise ValueError(f"arrays of shapes {shapes} do not fit {basis.d} features")
         return basis
 
     @cached_property
     def digest(self) -> str:
-        """Sha256 over all that the kernel sums depend on."""
-        description = {name: self.describe()[name] for name in ("columns", "kernel", "scaling")}
+        """Sha256 over all that the sums depend on."""
+        description = {name: value for name, value in self.describe().items() if name != "origin"}
         sha = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
         for name, array in sorted(self.arrays().items()):
             sha.update(f"{name}{array.shape}".encode())
-            sha.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+            sha.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
 
     def __repr__(self) -> str:
-        return f"<Basis {self.digest[:12]}: {self.m} landmarks × {self.d} features, {self.kernel}>"
+        return f"<{type(self).__name__} {self.digest[:12]}: {self.m} × {self.d} features, {self.kernel}>"
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether kernel sums at the two bases can be added."""
+        """Tell whether sums at the two bases can be added."""
         return self.digest == other.digest if isinstance(other, Basis) else NotImplemented
 
     def __hash__(self) -> int:
@@ -264,8 +245,9 @@ class Basis:
         for what, mine, theirs in (
             ("columns", _names(self.columns), _names(other.columns)),
             ("scaling", self.scaling, other.scaling),
-            ("kernel", self.kernel.describe(), other.kernel.describe()),
-            ("number of landmarks", self.m, other.m),
+            ("features", self.features, other.features),
+            ("kernel", str(self.kernel), str(other.kernel)),
+            ("number of landmarks or features", self.m, other.m),
         ):
             if mine != theirs:
                 raise IncompatibleError(
@@ -273,10 +255,149 @@ class Basis:
                     "Make both with the same --basis"
                 )
         raise IncompatibleError(
-            "the sketches have different bases: same columns and kernel, but other landmarks or "
+            "the sketches have different bases: same columns and kernel, but other landmarks, frequencies or "
             f"scaling factors (digests {self.digest[:12]} and {other.digest[:12]}). "
             "Make both with the same --basis"
         )
+
+
+@dataclass(frozen=True)
+class NystromMap:
+    """Φ(x) = matrix · k(Z, x), an r-dimensional feature map with Φ(x)·Φ(y) ≈ k(x, y)."""
+
+    matrix: Floats
+    eigenvalues: Floats
+
+    @property
+    def rank(self) -> int:
+        """The number r of eigenvalues kept."""
+        return len(self.eigenvalues)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NystromBasis(Basis):
+    """Kernel values at landmarks: rows of the data, in the data's own units (or strings)."""
+
+    landmarks: Rows
+
+    features: ClassVar[str] = "nystrom"
+
+    @property
+    def m(self) -> int:
+        """The number of landmarks."""
+        return len(self.landmarks)
+
+    @cached_property
+    def scaled_landmarks(self) -> Rows:
+        """Z, in the units of the kernel."""
+        return self.transform(self.landmarks)
+
+    def evaluate(self, scaled: Rows) -> Floats:
+        """Return k(x, Z) for every row."""
+        return self.kernel(scaled, self.scaled_landmarks)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range of the kernel."""
+        return self.kernel.range
+
+    @property
+    def magnitude(self) -> float:
+        """The largest k(z, z), where the kernel has no bound."""
+        if np.isfinite(self.range).all():
+            return 1.0
+        return float(self.kernel.diagonal(self.scaled_landmarks).max())
+
+    def gram(self) -> Floats:
+        """Return K = k(Z, Z)."""
+        return self.evaluate(self.scaled_landmarks)
+
+    @cached_property
+    def nystrom(self) -> NystromMap:
+        """The Nyström feature map, cut off at RANK_CUTOFF of the largest eigenvalue."""
+        from scipy.linalg import eigh
+
+        K = self.gram()
+        # Landmarks of unit length span the same space, and one far out does not cut off all others.
+        lengths = np.sqrt(np.diag(K))
+        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        K *= inverse[:, None]
+        K *= inverse
+        # In place wherever possible: these are the largest matrices that anything here needs.
+        eigenvalues, vectors = eigh(K, overwrite_a=True)
+        first = int(np.searchsorted(eigenvalues, RANK_CUTOFF * eigenvalues[-1], side="right"))
+        matrix = vectors.T[first:]
+        matrix *= inverse
+        matrix /= np.sqrt(eigenvalues[first:])[:, None]
+        return NystromMap(matrix, eigenvalues[first:])
+
+    @property
+    def rank(self) -> int:
+        """How many directions the landmarks span, numerically."""
+        return self.nystrom.rank
+
+    def to_features(self, values: Floats) -> Floats:
+        """Return K^(-1/2) k(Z, x), in the coordinates of the eigenvectors kept."""
+        return values @ self.nystrom.matrix.T
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays, by the names they have in a sketch file."""
+        if self.text:
+            return super().arrays() | text_arrays("basis.landmarks", self.landmarks)
+        return super().arrays() | {"basis.landmarks": self.landmarks}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FourierBasis(Basis):
+    """Cosines and sines of ω·x at random frequencies ω, in the units of the kernel.
+
+    They do not depend on the data (but for its scaling), so the file holds no rows. `draw` says how the
+    frequencies were drawn: "gaussian" ones, whose features approximate the kernel, or "adapted-radius".
+    """
+
+    frequencies: Floats
+    draw: str
+
+    features: ClassVar[str] = "fourier"
+
+    @property
+    def m(self) -> int:
+        """Two features for each frequency: all cosines, then all sines."""
+        return 2 * len(self.frequencies)
+
+    def evaluate(self, scaled: Rows) -> Floats:
+        """Return cos ω·x for all frequencies, then sin ω·x."""
+        angles = scaled @ self.frequencies.T
+        return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Cosines and sines."""
+        return -1.0, 1.0
+
+    @property
+    def rank(self) -> int:
+        """All of them."""
+        return self.m
+
+    def to_features(self, values: Floats) -> Floats:
+        """Scale cosines and sines so that Φ(x)·Φ(x) = 1."""
+        return np.asarray(values / np.sqrt(len(self.frequencies)))
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything but the arrays."""
+        return super().describe() | {"frequencies": self.draw}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays, by the names they have in a sketch file."""
+        return super().arrays() | {"basis.frequencies": self.frequencies}
+
+
+def require_landmarks(basis: Basis, what: str) -> NystromBasis:
+    """Return the basis if it has landmarks, for `what` needs them."""
+    if not isinstance(basis, NystromBasis):
+        raise UsageError(f"{what} needs landmarks, and this sketch has Fourier features")
+    return basis
 
 
 def _names(columns: Sequence[Column]) -> str:
@@ -287,32 +408,3 @@ def require_seed(seed: int) -> None:
     """Raise a UsageError unless this can seed everything random."""
     if not 0 <= seed < 2**63:
         raise UsageError(f"the seed must be between 0 and 2**63 - 1, not {seed}")
-
-
-def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) -> None:
-    names = [column.name for column in columns for _ in range(column.width)]
-    for name, c, s in zip(names, center, scale, strict=True):
-        if not (np.isfinite(c) and np.isfinite(s)):
-            raise InputError(
-                f"column {name!r} holds values too large to scale by: leave it out with --exclude {name}, "
-                "or use --scale none"
-            )
-
-
-def _fit_scaling(rows: Floats, scaling: str) -> tuple[Floats, Floats]:
-    """Return centre and scale of each feature; a constant feature keeps its own units."""
-    d = rows.shape[1]
-    if scaling == "none":
-        return np.zeros(d), np.ones(d)
-    if scaling == "standard":
-        center, scale = rows.mean(axis=0), rows.std(axis=0)
-    elif scaling == "robust":
-        lower, center, upper = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
-        scale = (upper - lower) / 1.3489795003921634  # of a Gaussian, this is its deviation
-        # Half of the values equal: the quartiles see no spread, the deviation may.
-        scale = np.where(scale > 0, scale, rows.std(axis=0))
-    else:
-        raise UsageError(f"scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
-    # The deviation of a constant column is rounding noise of its mean, not zero.
-    varies = scale > 1e-12 * np.abs(rows).max(axis=0)
-    return center, np.where(varies, scale, 1.0)

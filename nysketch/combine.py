@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from nysketch.atomic import refuse_to_overwrite
 from nysketch.errors import IncompatibleError
 from nysketch.fileformat import load_sketch, save
@@ -72,16 +74,16 @@ def subtract_files(
 
 
 def _possible(sketch: Sketch) -> bool:
-    """Tell whether there can be rows with these sums: kernel values are between 0 and 1."""
+    """Tell whether there can be rows with these sums, given the range of the values that were added."""
     weights = sketch.tally.blocks.weights
-    limits = sketch.block_rows if weights is None else weights.high
-    sums = sketch.block_kernel_sums
-    return bool(
-        sketch.dropped_rows >= 0
-        and (sketch.block_rows >= 0).all()
-        and (limits >= 0).all()
-        and (sums >= 0).all()
-        and (sums <= 1.001 * limits[:, None] + 1e-9).all()  # leaves room for float32
+    counts = (sketch.block_rows if weights is None else weights.high)[:, None]
+    if sketch.dropped_rows < 0 or (sketch.block_rows < 0).any() or (counts < 0).any():
+        return False
+    low, high = sketch.basis.range
+    sums, slack = sketch.block_kernel_sums, 1e-3 * counts + 1e-9  # room for float32, but none beside 0
+    return not (
+        (np.isfinite(low) and (sums < low * counts - (slack if low else 0)).any())
+        or (np.isfinite(high) and (sums > high * counts + slack).any())
     )
 
 

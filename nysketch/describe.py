@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nysketch.basis import Basis
+from nysketch.quality import of_sketch
 from nysketch.sketches import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
@@ -18,17 +19,20 @@ def describe(thing: Sketch | Basis) -> dict[str, Any]:
     if isinstance(thing, Basis):
         return _describe_basis(thing) | {"kind": "basis"}
     provenance = thing.provenance.describe()
+    quality = of_sketch(thing) if thing.basis.m <= RANK_UP_TO else None
     facts = _describe_basis(thing.basis) | {
         "blocks": len(thing.block_rows),
         "dropped_rows": thing.dropped_rows,
         "inputs": provenance["inputs"],
         "kind": "sketch",
         "precision": thing.settings["precision"],
+        "quality": None if quality is None else quality.describe(),
         "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
         "seed": thing.settings.get("seed"),
         "total_weight": thing.total_weight,
+        "sampled_rows": len(thing.tally.sample),
         "unlisted_inputs": provenance["unlisted"],
         "weights": thing.settings.get("weights"),
     }
@@ -45,12 +49,17 @@ def describe(thing: Sketch | Basis) -> dict[str, Any]:
 def _describe_basis(basis: Basis) -> dict[str, Any]:
     return {
         "basis_digest": basis.digest,
-        "columns": [{"name": column.name, "width": column.width} for column in basis.columns],
+        "columns": [
+            {"name": column.name, "type": "text" if column.text else "number", "width": column.width}
+            for column in basis.columns
+        ],
+        "feature_map": basis.features,
         "features": basis.d,
         "kernel": basis.kernel.describe(),
+        "kernel_text": str(basis.kernel),
         "landmarks": basis.m,
         "origin": basis.origin,
-        "rank": basis.nystrom.rank if basis.m <= RANK_UP_TO else None,
+        "rank": basis.rank if basis.m <= RANK_UP_TO else None,
         "scaling": basis.scaling,
     }
 

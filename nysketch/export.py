@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
-from nysketch.basis import Basis
+from nysketch.basis import Basis, FourierBasis, NystromBasis, require_landmarks
 from nysketch.describe import describe
 from nysketch.errors import InputError, UsageError
 from nysketch.fileformat import load
@@ -50,20 +50,25 @@ def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None
 def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
     basis = thing if isinstance(thing, Basis) else thing.basis
     arrays: dict[str, NDArray[Any]] = {
-        "bandwidth": np.array(basis.kernel.bandwidth),
         "center": basis.center,
         "columns": np.array([column.name for column in basis.columns]),
-        "landmarks": basis.landmarks,
+        "kernel": np.array(json.dumps(basis.kernel.describe(), sort_keys=True)),
         "scale": basis.scale,
     }
+    if isinstance(basis, NystromBasis):
+        # As characters, not as objects: those would be pickled.
+        arrays["landmarks"] = basis.landmarks.astype(str) if basis.text else basis.landmarks
+    elif isinstance(basis, FourierBasis):
+        arrays["frequencies"] = basis.frequencies
     if isinstance(thing, Sketch):
         arrays |= {
             "block_kernel_sums": thing.block_kernel_sums,
             "block_rows": thing.block_rows,
-            "embedding_weights": thing.embedding_weights(),
             "kernel_sums": thing.kernel_sums,
             "mean_features": thing.mean_features(),
         }
+        if isinstance(basis, NystromBasis):
+            arrays["embedding_weights"] = thing.embedding_weights()
     return arrays
 
 
@@ -74,8 +79,8 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
 
     from nysketch.sources.arrays import array_as_record_batch
 
-    basis = thing if isinstance(thing, Basis) else thing.basis
-    landmarks = array_as_record_batch(basis.landmarks, basis.columns)
+    basis = require_landmarks(thing if isinstance(thing, Basis) else thing.basis, "a table of landmarks")
+    landmarks = array_as_record_batch(basis.landmarks, basis.columns, text=basis.text)
     table = dict(zip(landmarks.schema.names, landmarks.columns, strict=True))
     if isinstance(thing, Sketch):
         for name in ("kernel_sum", "embedding_weight"):

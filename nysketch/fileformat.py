@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from nysketch import __version__
 from nysketch.accumulators import PRECISIONS, Tally
 from nysketch.atomic import atomic_file
-from nysketch.basis import SCALINGS, Basis
+from nysketch.basis import DRAWS, SCALINGS, Basis, FourierBasis, NystromBasis
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
 from nysketch.exact import ExactSum
+from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_HEADER_BYTES = 1 << 20
 Arrays = dict[str, NDArray[Any]]
 
@@ -205,10 +206,9 @@ def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], 
     """Return a sketch as metadata and arrays."""
     metadata = _head(kind) | {
         "basis": sketch.basis.describe(),
-        "dropped_rows": sketch.dropped_rows,
-        "exact_ranges": sketch.tally.ranges.exact,
         "provenance": sketch.provenance.describe(),
         "settings": sketch.settings,
+        **sketch.tally.describe(),
     }
     return metadata, sketch.basis.arrays() | sketch.tally.arrays()
 
@@ -216,10 +216,7 @@ def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], 
 def sketch_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Sketch:
     """Rebuild a sketch; raise ValueError or a kin where the parts do not fit together."""
     basis = _basis_from_parts(metadata, arrays)
-    exact_ranges = metadata["exact_ranges"]
-    if not isinstance(exact_ranges, bool):
-        raise ValueError("it does not say whether its ranges are exact")
-    tally = Tally.from_arrays(arrays, dropped=metadata["dropped_rows"], exact_ranges=exact_ranges)
+    tally = Tally.from_parts(metadata, arrays, basis)
     provenance = Provenance.from_description(metadata["provenance"])
     sketch = Sketch(basis, tally, dict(metadata["settings"]), provenance)
     _check_sums(sketch)
@@ -242,16 +239,34 @@ def _check_basis(basis: Basis) -> None:
         raise ValueError("its columns are not a list of different names with their widths")
     if basis.scaling not in SCALINGS:
         raise ValueError("its scaling is unknown")
-    if basis.landmarks.ndim != 2 or not basis.m:
+    if not basis.m:
         raise ValueError("it has no landmarks")
     for name, array in basis.arrays().items():
-        if array.dtype != np.float64 or not np.isfinite(array).all():
+        of_text = basis.text and name.startswith("basis.landmarks")
+        if not of_text and (array.dtype != np.float64 or not np.isfinite(array).all()):
             raise ValueError(f"{name} holds something that is not a finite number")
     if not (basis.scale > 0).all():
         raise ValueError("basis.scale is not positive")
+    _check_kernel(basis)
+
+
+def _check_kernel(basis: Basis) -> None:
+    """Raise ValueError unless the kernel is one for these columns and landmarks."""
+    kernel = basis.kernel
+    if basis.text != (kernel.name in TEXT_KERNELS) or (basis.text and len(basis.columns) > 1):
+        raise ValueError("its kernel is not one for its columns")
+    if isinstance(kernel, Product) and kernel.groups[-1].stop != basis.d:
+        raise ValueError("the groups of its kernel do not fit its columns")
+    if isinstance(basis, FourierBasis):
+        if not isinstance(kernel, Gaussian) or basis.draw not in DRAWS:
+            raise ValueError("its Fourier features are of an unknown kind")
+        return
+    assert isinstance(basis, NystromBasis)
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(basis.transform(basis.landmarks)).all():
+        if not basis.text and not np.isfinite(basis.scaled_landmarks).all():
             raise ValueError("its landmarks are out of range once they are scaled")
+        if not np.isfinite(basis.magnitude):
+            raise ValueError("its landmarks are out of the range of its kernel")
 
 
 def _check_sums(sketch: Sketch) -> None:

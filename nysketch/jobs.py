@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nysketch.accumulators import Tally
 from nysketch.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch.basis import Basis
 from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fileformat import load_sketch, require_small_header, save, sketch_parts
+from nysketch.fitting import BasisOptions
 from nysketch.locks import output_lock
-from nysketch.passes import BasisOptions, PassOptions, Progress, make_basis, run_pass, settings_of
+from nysketch.passes import PassOptions, Progress, make_basis, run_pass, settings_of
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 from nysketch.sources import Source
@@ -46,6 +46,7 @@ def sketch_to_file(
     threads: int | None = None,
     batch_rows: int | None = None,
     pilot_progress: Callable[[int, int], None] | None = None,
+    choosing: Callable[[int, int], None] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Sketch a source into `output`, resuming what an earlier run of the same request left behind."""
@@ -84,11 +85,11 @@ def sketch_to_file(
                 nulls=options.nulls,
                 threads=threads,
                 progress=pilot_progress,
+                choosing=choosing,
             )
         if before is not None:
-            nothing = Tally.zeros(options.blocks, basis.m, basis.d, weighted=source.weights is not None)
             provenance = Provenance.of(source.inputs())
-            empty = Sketch(basis, nothing, settings_of(options, made_here), provenance)
+            empty = Sketch(basis, options.nothing(basis), settings_of(options, made_here), provenance)
             require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
         result = run_pass(
             source,
@@ -125,12 +126,21 @@ def basis_to_file(
     lock_wait: float = 0.0,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    choosing: Callable[[int, int], None] | None = None,
 ) -> Basis:
     """Make a basis from a pilot of the source, and save it."""
     refuse_to_replace(source.local_paths, output)
     with output_lock(output, wait=lock_wait):
         refuse_to_overwrite(output, overwrite=overwrite)
-        basis = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads, progress=progress)
+        basis = make_basis(
+            source,
+            wanted,
+            seed=seed,
+            nulls=nulls,
+            threads=threads,
+            progress=progress,
+            choosing=choosing,
+        )
         save(basis, output)
     return basis
 

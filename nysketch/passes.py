@@ -11,26 +11,28 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent
-from nysketch.basis import DEFAULT_LANDMARKS, SCALINGS, Basis, require_seed
+from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, fits_grid, grid_exponent
+from nysketch.basis import Basis, require_seed
 from nysketch.checkpoint import Checkpoint
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fileformat import load_basis
+from nysketch.fitting import AUTO, BasisOptions
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
 from nysketch.reading import ChunkReader
+from nysketch.samples import RowSample, default_sample_rows
 from nysketch.sketches import Sketch
 from nysketch.sources import Fragment, Source, open_source
 
 if TYPE_CHECKING:
-    from nysketch.tiles import KernelSummer
+    from nysketch.tiles import RowSummer
 
 log = logging.getLogger("nysketch")
 
@@ -46,6 +48,7 @@ class PassOptions:
     precision: str = "float32"
     nulls: str = "error"
     weights: str | None = None
+    sample_rows: int | None = None  # None: as many as suit the width of the rows
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
@@ -53,30 +56,19 @@ class PassOptions:
         require_seed(self.seed)
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+        if self.sample_rows is not None and self.sample_rows < 0:
+            raise UsageError(f"the rows of the sample cannot be {self.sample_rows}")
 
-
-@dataclass(frozen=True)
-class BasisOptions:
-    """How to make a basis when none is given."""
-
-    m: int = DEFAULT_LANDMARKS
-    scaling: str = "standard"
-    bandwidth: float | str = "median"
-    pilot_rows: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.scaling not in SCALINGS:
-            raise UsageError(f"scaling must be one of {', '.join(SCALINGS)}, not {self.scaling!r}")
+    def nothing(self, basis: Basis) -> Tally:
+        """Return the tally of no rows at a basis."""
+        rows = default_sample_rows(basis.d) if self.sample_rows is None else self.sample_rows
+        return Tally.zeros(basis, blocks=self.blocks, sample_rows=rows, weighted=self.weights is not None)
 
 
 def sketch(
     data: Any,
     *,
     basis: Basis | Sketch | str | os.PathLike[str] | None = None,
-    m: int = DEFAULT_LANDMARKS,
-    scaling: str = "standard",
-    bandwidth: float | str = "median",
-    pilot_rows: int | None = None,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     weights: str | None = None,
@@ -84,34 +76,43 @@ def sketch(
     blocks: int = 64,
     seed: int = 0,
     precision: str = "float32",
+    sample_rows: int | None = None,
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: Progress | None = None,
-    **source_options: Any,
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+    **basis_options: Any,
 ) -> Sketch:
     """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
 
     `basis` is a Basis, a Sketch whose basis is taken, or the path of a file with either; without it
-    one is made from a pilot sample, for which the source must be readable twice.
+    one is made from a pilot sample, for which the source must be readable twice. How it is made is said by
+    the options of `nysketch.fitting.BasisOptions`: m, kernel, bandwidth, sampling and so on.
     """
     known = as_basis(basis)
-    wanted = None if known is not None else BasisOptions(m, scaling, bandwidth, pilot_rows)
-    if wanted is None and (m, scaling, bandwidth, pilot_rows) != astuple(BasisOptions()):
-        raise UsageError("the basis has its landmarks, scaling and bandwidth: they cannot be chosen again")
+    wanted = BasisOptions.of(basis_options)
+    if known is not None and wanted != BasisOptions():
+        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
     source = open_source(
         data,
-        columns=columns,
+        columns=columns if known is not None else wanted.columns_to_read(columns),
         exclude=exclude,
         weights=weights,
         like=None if known is None else known.columns,
-        **source_options,
+        text=wanted.text,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
     )
-    options = PassOptions(blocks, seed, precision, nulls, weights)
+    options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows)
+    made_here = None
     if known is None:
-        assert wanted is not None
+        made_here = wanted
         known = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads)
     return run_pass(
-        source, known, options, wanted=wanted, threads=threads, batch_rows=batch_rows, progress=progress
+        source, known, options, wanted=made_here, threads=threads, batch_rows=batch_rows, progress=progress
     )
 
 
@@ -130,11 +131,16 @@ def make_basis(
     nulls: str,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    choosing: Callable[[int, int], None] | None = None,
 ) -> Basis:
     """Make a basis from a pilot of the source."""
-    basis = fit_basis(source, **asdict(wanted), seed=seed, nulls=nulls, threads=threads, progress=progress)
-    if basis.m < wanted.m:
-        log.warning("only %d rows to choose from: %d landmarks, not %d", basis.m, basis.m, wanted.m)
+    basis = fit_basis(
+        source, wanted, seed=seed, nulls=nulls, threads=threads, progress=progress, choosing=choosing
+    )
+    if wanted.m != AUTO and basis.m < wanted.most:
+        log.warning(
+            "only %d different rows to choose from: %d landmarks, not %d", basis.m, basis.m, wanted.most
+        )
     return basis
 
 
@@ -154,27 +160,27 @@ def run_pass(
     `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
     the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
     """
-    from nysketch.tiles import KernelSummer, RunningSums  # compiles or loads machine code: not for --help
+    from nysketch.tiles import RowSummer, RunningSums  # compiles or loads machine code: not for --help
 
     threads = local.available_threads() if threads is None else threads
     if threads < 1:
         raise UsageError(f"the number of threads must be at least 1, not {threads}")
-    summer = KernelSummer(basis, blocks=options.blocks, seed=options.seed, precision=options.precision)
-    worker = _Worker(source, summer, options, batch_rows)
+    summer = RowSummer(basis, blocks=options.blocks, seed=options.seed, precision=options.precision)
     weighted = source.weights is not None
-    total = Tally.zeros(options.blocks, basis.m, basis.d, weighted=weighted)
-    done: set[int] = set()
+    total, done = options.nothing(basis), set[int]()
     if checkpoint is not None:
         total, done = checkpoint.resume(total)
-    running = RunningSums(total.blocks, grid_exponent(options.precision, weighted=weighted))
-    ranges, dropped = total.ranges, total.dropped
+    grid = grid_exponent(options.precision, weighted=weighted, magnitude=basis.magnitude)
+    running = RunningSums(total.blocks, grid)
+    ranges, sample, dropped = total.ranges, total.sample, total.dropped
+    worker = _Worker(source, summer, options, batch_rows, sample)
     finished_before = frozenset(done)
     rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
     todo = (f for f in source.fragments() if f.number not in finished_before)
     consistent = True  # the sums are those of the fragments in `done`, no more and no less
 
     def so_far(provenance: Provenance) -> Sketch:
-        tally = Tally(running.snapshot(), ranges, dropped)
+        tally = Tally(running.snapshot(), ranges, sample, dropped)
         return Sketch(basis, tally, settings_of(options, wanted), provenance)
 
     shown = 0
@@ -191,11 +197,15 @@ def run_pass(
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         with closing(local.run(worker, todo, threads=threads, meanwhile=report)) as finished:
             for fragment, part in finished:
+                if not fits_grid(part.sums, grid):
+                    raise _too_large(fragment, basis)
                 consistent = False  # a signal may arrive between any two of these lines
-                running.add(part.kernel_sums, part.rows, part.weights)
+                running.add(part.sums, part.rows, part.weights)
                 ranges, dropped = ranges + part.ranges, dropped + part.dropped
+                sample = sample + part.sample
                 done.add(fragment.number)
                 consistent = True
+                worker.sample_bound = sample.bound
                 rows_done += fragment.rows
                 report()
                 if checkpoint is not None and checkpoint.due():
@@ -215,14 +225,22 @@ def run_pass(
     return result
 
 
+def _too_large(fragment: Fragment, basis: Basis) -> InputError:
+    return InputError(
+        f"{fragment.where}: holds values too large for the kernel ({basis.kernel}): their sums overflow. "
+        "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+    )
+
+
 @dataclass(frozen=True)
 class _Part:
     """What one fragment adds."""
 
-    kernel_sums: NDArray[np.float64]
+    sums: NDArray[np.float64]
     rows: NDArray[np.int64]
     weights: NDArray[np.float64]
     ranges: ColumnRanges
+    sample: RowSample
     dropped: int
 
 
@@ -235,10 +253,18 @@ class _Worker:
     """Turns one fragment into its part of the sums; buffers are kept per thread."""
 
     def __init__(
-        self, source: Source, summer: KernelSummer, options: PassOptions, batch_rows: int | None
+        self,
+        source: Source,
+        summer: RowSummer,
+        options: PassOptions,
+        batch_rows: int | None,
+        sample: RowSample,
     ) -> None:
         self._source, self._summer, self._options = source, summer, options
         self._batch_rows = batch_rows
+        self._capacity = sample.capacity
+        # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
+        self.sample_bound = sample.bound
         self._local = threading.local()
         self._reading: dict[int, int] = {}  # rows read so far of the fragments under way
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
@@ -260,8 +286,11 @@ class _Worker:
             )
             self._local.workspace = self._summer.workspace(self._local.reader.chunk_rows)
         reader, workspace = self._local.reader, self._local.workspace
+        basis = self._summer.basis
         sums = self._summer.zeros()
-        ranges = ColumnRanges.empty(self._summer.d)
+        ranges = ColumnRanges.empty(basis.d)
+        weighted = self._source.weights is not None
+        sample = RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted)
         dropped = read = 0
         for chunk in reader.chunks(fragment):
             check()
@@ -274,6 +303,17 @@ class _Worker:
                 workspace,
                 key=fragment.input_key,
             )
+            if self._capacity:
+                sample = sample + self._summer.sample(
+                    chunk.row_in_input,
+                    chunk.rows,
+                    chunk.keep,
+                    chunk.weights,
+                    workspace,
+                    key=fragment.input_key,
+                    bound=min(self.sample_bound, sample.bound),
+                    capacity=self._capacity,
+                )
             ranges = ranges + ColumnRanges(chunk.lower, chunk.upper)
             dropped += chunk.dropped
             read += len(chunk.rows)
@@ -283,4 +323,4 @@ class _Worker:
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
                 "Was the file changed while it was read?"
             )
-        return _Part(self._summer.kernel_sums(sums), sums.rows, sums.weights, ranges, dropped)
+        return _Part(self._summer.sums(sums), sums.rows, sums.weights, ranges, sample, dropped)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import DEFAULT_LANDMARKS, Basis, require_seed, total_width
+from nysketch.basis import Basis, require_seed, total_width
 from nysketch.engines import local
 from nysketch.errors import InputError, UsageError
+from nysketch.fitting import AUTO, BasisOptions, fit_rows
 from nysketch.reading import ChunkReader
 from nysketch.sources import Fragment, Source
 
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 _PILOT_BYTES = 32 << 20
@@ -32,28 +33,36 @@ def default_pilot_rows(m: int, d: int) -> int:
     return max(m, min(max(10 * m, 10_000), _PILOT_BYTES // (8 * d)))
 
 
+def pilot_rows_for(options: BasisOptions, d: int) -> int:
+    """Return how many pilot rows to draw for a basis of d features."""
+    return options.pilot_rows or default_pilot_rows(options.most, d)
+
+
 def fit_basis(
     source: Source,
+    options: BasisOptions,
     *,
-    m: int = DEFAULT_LANDMARKS,
-    scaling: str = "standard",
-    bandwidth: float | str = "median",
     seed: int = 0,
-    pilot_rows: int | None = None,
     nulls: str = "error",
     threads: int | None = None,
     progress: Progress | None = None,
+    choosing: Progress | None = None,
 ) -> Basis:
-    """Make a basis from a uniform sample of the rows of `source`."""
-    if m < 1:
-        raise UsageError(f"the number of landmarks must be at least 1, not {m}")
+    """Make a basis from a uniform sample of the rows of `source`.
+
+    `progress` is told of the reading of the pilot, `choosing` of the choice of landmarks.
+    """
     require_seed(seed)
-    d = total_width(source.columns)
-    wanted = default_pilot_rows(m, d) if pilot_rows is None else pilot_rows
-    if wanted < m:
-        raise UsageError(f"a pilot of {wanted} rows cannot give {m} landmarks")
-    rows = read_pilot(source, wanted, at_least=m, seed=seed, nulls=nulls, threads=threads, progress=progress)
-    return Basis.from_rows(rows, source.columns, m=m, scaling=scaling, bandwidth=bandwidth, seed=seed)
+    wanted = pilot_rows_for(options, total_width(source.columns))
+    # To find the number of landmarks, a pilot may well be smaller than the largest.
+    at_least = 1 if options.m == AUTO else options.most
+    if wanted < at_least:
+        raise UsageError(f"a pilot of {wanted} rows cannot give {options.m} landmarks")
+    rows = read_pilot(
+        source, wanted, at_least=at_least, seed=seed, nulls=nulls, threads=threads, progress=progress
+    )
+    of_rows = rows_to_draw_from(source)
+    return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=choosing)
 
 
 def rows_to_draw_from(source: Source) -> int:
@@ -75,8 +84,8 @@ def read_pilot(
     nulls: str = "error",
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Floats:
-    """Return about `wanted` rows drawn uniformly from the source, in its order.
+) -> NDArray[Any]:
+    """Return about `wanted` rows drawn uniformly from the source, in its order: a matrix, or strings.
 
     Dropped rows are missing from the result; if fewer than `at_least` are left, more are drawn.
     """
@@ -120,7 +129,7 @@ def _read_rows(
     nulls: str,
     threads: int | None,
     progress: Progress | None,
-) -> Floats:
+) -> NDArray[Any]:
     """Return the valid ones among the rows with these (sorted) global numbers."""
     tasks: list[tuple[Fragment, NDArray[np.int64]]] = []
     for fragment in source.fragments():
@@ -128,9 +137,11 @@ def _read_rows(
         if end > begin:
             tasks.append((fragment, numbers[begin:end]))
 
-    def read(task: tuple[Fragment, NDArray[np.int64]], check: Callable[[], None]) -> Floats:
+    text = any(column.text for column in source.columns)
+
+    def read(task: tuple[Fragment, NDArray[np.int64]], check: Callable[[], None]) -> NDArray[Any]:
         fragment, wanted = task
-        found = [np.empty((0, total_width(source.columns)))]
+        found = [np.empty(0, object) if text else np.empty((0, total_width(source.columns)))]
         for chunk in ChunkReader(source, nulls=nulls).chunks(fragment):
             check()
             inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row
@@ -142,7 +153,7 @@ def _read_rows(
 
     if progress is not None:
         progress(0, len(tasks))
-    parts: dict[int, Floats] = {}
+    parts: dict[int, NDArray[Any]] = {}
     with closing(local.run(read, tasks, threads=threads or local.available_threads())) as finished:
         for (fragment, _), rows in finished:
             parts[fragment.number] = rows

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from nysketch.basis import Column, total_width
 from nysketch.engines.local import available_threads
 from nysketch.errors import UsageError
-from nysketch.pilot import rows_to_draw_from
+from nysketch.fitting import BasisOptions
+from nysketch.pilot import pilot_rows_for, rows_to_draw_from
+from nysketch.quality import MEASURED_UP_TO
 from nysketch.reading import batch_rows_for, chunk_rows_for
+from nysketch.samples import DEFAULT_ROWS, default_sample_rows
 from nysketch.sources import Source
 
 log = logging.getLogger("nysketch")
@@ -25,37 +28,72 @@ _TILE_ROWS = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """What a pass would do; `threads` is as many as fit the memory, unless they were given."""
+    """What a pass would do; `threads` is as many as fit the memory, unless they were given.
+
+    `judges` says whether there is also room to measure the quality of the sketch.
+    """
 
     columns: tuple[Column, ...]
     rows: int | None
     fragments: int
     threads: int
     memory_bytes: int
+    judges: bool
     sketch_bytes: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a basis is, or will be: functions, and the pilot it is made from, if it is made."""
+
+    m: int
+    pilot_rows: int = 0
+    sampling: str = ""
+
+    @classmethod
+    def of(cls, wanted: BasisOptions, d: int) -> Size:
+        """Return the size of a basis to be made."""
+        return cls(wanted.most, pilot_rows_for(wanted, d), wanted.sampling)
+
+    def fitting_bytes(self, source: Source) -> int:
+        """Return the memory it takes to make the basis."""
+        if not self.pilot_rows:
+            return 0
+        rows = min(self.pilot_rows, rows_to_draw_from(source))
+        # The rows of the pilot, scaled, and on their way to landmarks.
+        pilot = 3 * 8 * rows * total_width(source.columns)
+        choosing = 8 * rows * min(self.m, rows) if self.sampling in _WITH_MATRIX else 0
+        return pilot + max(choosing, self.judging_bytes())
+
+    def judging_bytes(self) -> int:
+        """Return the memory it takes to measure the quality: eigenvectors, and features of some rows."""
+        return int(8 * (3 * self.m**2 + 1.5 * DEFAULT_ROWS * self.m)) if self.m <= MEASURED_UP_TO else 0
+
+
+# What keeps a matrix of pilot rows × landmarks.
+_WITH_MATRIX = ("leverage", "greedy", "rpcholesky")
 
 
 def plan(
     source: Source,
+    size: Size,
     *,
-    m: int,
     blocks: int,
-    pilot_rows: int = 0,
+    sample_rows: int | None = None,
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
 ) -> Plan:
     """Plan a pass within `memory` bytes; raise UsageError if it does not fit."""
-    d = total_width(source.columns)
+    d, m = total_width(source.columns), size.m
     sums, landmarks = 8 * blocks * m, 8 * m * d
+    sample = 4 * d * (default_sample_rows(d) if sample_rows is None else sample_rows)
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
-    # The rows of the pilot, scaled, and on their way to landmarks.
-    pilot = 3 * 8 * min(pilot_rows, rows_to_draw_from(source)) * d if pilot_rows else 0
-    fixed = _BASE_BYTES + pilot + 8 * sums + 4 * landmarks
-    per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
-    fitting = (memory - fixed) // per_thread
-    chosen = max(1, min(available_threads(), fitting)) if threads is None else threads
+    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 4 * sample
+    per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums + 3 * sample
+    spare = memory - fixed
+    chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None and chosen < available_threads():
         log.info(
             "using %d of %d processors to stay within %.0f MB; allow more with --memory",
@@ -63,7 +101,7 @@ def plan(
             available_threads(),
             memory / 1e6,
         )
-    needed = fixed + chosen * per_thread
+    needed = max(fixed + chosen * per_thread, _BASE_BYTES + size.fitting_bytes(source))
     if needed > memory:
         fewer = " or --threads" if chosen > 1 else ""
         raise UsageError(
@@ -71,11 +109,15 @@ def plan(
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m), "
             f"--blocks, --pilot-rows{fewer}"
         )
+    # After the pass not all of its memory is back, and threads matter more than a verdict, which can wait.
+    judged = fixed + chosen * per_thread + size.judging_bytes()
+    judges = size.judging_bytes() > 0 and judged <= memory
     return Plan(
         columns=source.columns,
         rows=source.rows,
         fragments=0 if source.rows is None else sum(1 for _ in source.fragments()),
         threads=chosen,
-        memory_bytes=needed,
-        sketch_bytes=int(1.5 * sums) + landmarks + 4096,
+        memory_bytes=max(needed, judged) if judges else needed,
+        judges=judges,
+        sketch_bytes=int(1.5 * sums) + landmarks + sample + 4096,
     )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import total_width
 from nysketch.errors import InvalidRowsError, UsageError
-from nysketch.sources import Fragment, Source
-from nysketch.sources.base import names_of
+from nysketch.sources import Batch, Fragment, Source
+from nysketch.sources.base import TEXT_ROWS, names_of
 
 Floats = NDArray[np.float64]
 
@@ -42,12 +43,14 @@ def batch_rows_for(d: int) -> int:
 class Chunk:
     """Consecutive rows of a fragment; those with `keep` are valid. Views of a reused buffer.
 
-    `first_row` counts from the start of the source, `row_in_input` from that of the input.
+    `first_row` counts from the start of the source, `row_in_input` from that of the input. `rows` are
+    rows × d numbers, or as many strings (empty where there is none); `lower` and `upper` are the extremes
+    of each column among the valid rows, of text those of its length in characters.
     """
 
     first_row: int
     row_in_input: int
-    rows: Floats
+    rows: NDArray[Any]
     keep: NDArray[np.bool_]
     weights: Floats | None
     lower: Floats
@@ -68,10 +71,16 @@ class ChunkReader:
         if batch_rows is not None and batch_rows < 1:
             raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
         self._source, self._nulls = source, nulls
+        self._text = any(column.text for column in source.columns)
+        most = TEXT_ROWS if self._text else np.iinfo(np.int64).max
         d = total_width(source.columns)
-        self._batch_rows = batch_rows or batch_rows_for(d)
-        self.chunk_rows = chunk_rows_for(d)
-        self._rows = np.empty((self.chunk_rows, d), order="F")  # columns arrive one by one
+        self._batch_rows = min(batch_rows or batch_rows_for(d), most)
+        self.chunk_rows = min(chunk_rows_for(d), most)
+        self._rows: NDArray[Any] = (
+            np.empty(self.chunk_rows, object)
+            if self._text
+            else np.empty((self.chunk_rows, d), order="F")  # columns arrive one by one
+        )
         self._weights = np.empty(self.chunk_rows) if source.weights is not None else None
         self._all = np.ones(self.chunk_rows, bool)
 
@@ -83,13 +92,10 @@ class ChunkReader:
             while taken < rows:
                 count = min(rows - taken, self.chunk_rows - filled)
                 into, out = slice(filled, filled + count), slice(taken, taken + count)
-                start = 0
-                for column, array in zip(self._source.columns, batch.values, strict=True):
-                    # a column of width 1 may come as rows or as rows × 1
-                    part = array[out].reshape(count, column.width)
-                    with np.errstate(over="ignore"):  # of long doubles: infinities, which are found below
-                        self._rows[into, start : start + column.width] = part
-                    start += column.width
+                if self._text:
+                    self._rows[into] = batch.values[0][out]
+                else:
+                    self._take_numbers(batch, out, into)
                 if self._weights is not None:
                     assert batch.weights is not None
                     self._weights[into] = batch.weights[out].reshape(count)
@@ -101,24 +107,36 @@ class ChunkReader:
         if filled:
             yield self._chunk(fragment, done, filled)
 
+    def _take_numbers(self, batch: Batch, out: slice, into: slice) -> None:
+        start, count = 0, out.stop - out.start
+        for column, array in zip(self._source.columns, batch.values, strict=True):
+            # a column of width 1 may come as rows or as rows × 1
+            part = array[out].reshape(count, column.width)
+            with np.errstate(over="ignore"):  # of long doubles: infinities, which are found later
+                self._rows[into, start : start + column.width] = part
+            start += column.width
+
     def _chunk(self, fragment: Fragment, offset: int, count: int) -> Chunk:
         # A part of the buffer is no longer contiguous, for which the hot loop would be compiled again.
         rows = self._rows if count == self.chunk_rows else np.asfortranarray(self._rows[:count])
         weights = None if self._weights is None else self._weights[:count]
+        values: Floats = _lengths(rows)[:, None] if self._text else rows
         # NaN and infinities show in the extremes, which are wanted anyway.
-        lower, upper = rows.min(axis=0), rows.max(axis=0)
+        lower, upper = values.min(axis=0), values.max(axis=0)
         keep = self._all[:count]
         clean = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
         if weights is not None:
             clean = clean and bool(np.isfinite(weights).all())
         if not clean:
-            keep = np.asarray(np.isfinite(rows).all(axis=1))
+            keep = np.asarray(np.isfinite(values).all(axis=1))
             if weights is not None:
                 keep &= np.isfinite(weights)
             if self._nulls == "error":
                 raise self._diagnose(fragment)
-            lower = rows.min(axis=0, where=keep[:, None], initial=np.inf)
-            upper = rows.max(axis=0, where=keep[:, None], initial=-np.inf)
+            lower = values.min(axis=0, where=keep[:, None], initial=np.inf)
+            upper = values.max(axis=0, where=keep[:, None], initial=-np.inf)
+            if self._text:
+                rows[np.isnan(values[:, 0])] = ""
         if weights is not None:
             self._check_weights(weights[keep], fragment)
         first, row_in_input = fragment.first_row + offset, fragment.row_in_input + offset
@@ -141,6 +159,7 @@ class ChunkReader:
             arrays = [*batch.values] + ([batch.weights] if batch.weights is not None else [])
             for name, array, nulls in zip(columns, arrays, batch.nulls, strict=True):
                 if array.dtype.kind != "f":
+                    counts[name][0] += nulls  # of text; integers have none
                     continue
                 with np.errstate(over="ignore"):
                     values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
@@ -159,7 +178,10 @@ class ChunkReader:
         shown = "; ".join(problems[:5]) + (
             f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
         )
-        return InvalidRowsError(
-            f"{fragment.where}: {shown}. Drop such rows with --nulls drop, "
-            "or leave the column out (--exclude, or a basis without it)"
-        )
+        others = "" if self._text else ", or leave the column out (--exclude, or a basis without it)"
+        return InvalidRowsError(f"{fragment.where}: {shown}. Drop such rows with --nulls drop{others}")
+
+
+def _lengths(texts: NDArray[Any]) -> Floats:
+    """Return the number of characters of each string, NaN where there is none."""
+    return np.fromiter((np.nan if text is None else len(text) for text in texts), np.float64, len(texts))

@@ -1,4 +1,4 @@
-"""Sketch: the algebra. Addition, subtraction, embedding weights, Nyström features.
+"""Sketch: the algebra. Addition, subtraction, embedding weights, mean features.
 
 Bytes are fileformat.py's business, reading data is passes.py's. A sketch is a value: operations
 return new ones. Sums are exact (exact.py), so `a + b == b + a`, `(a + b) - b == a`, and so on hold to
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.accumulators import Tally
-from nysketch.basis import Basis
+from nysketch.basis import Basis, require_landmarks
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.provenance import Provenance
 
@@ -23,7 +23,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sketch:
-    """Kernel sums of some rows at the landmarks of a basis, by block, and where the rows came from."""
+    """Sums over some rows of the functions of a basis, by block, and where the rows came from.
+
+    With landmarks the functions are kernel values, k(Z, x); with Fourier features, cosines and sines.
+    """
 
     basis: Basis
     tally: Tally
@@ -53,7 +56,7 @@ class Sketch:
 
     @property
     def kernel_sums(self) -> Floats:
-        """V = Σ_i w_i k(Z, x_i), one number per landmark."""
+        """V = Σ_i w_i k(Z, x_i), one number per landmark (or Fourier feature)."""
         return self.tally.blocks.sums.total().high
 
     @property
@@ -73,8 +76,8 @@ class Sketch:
 
     @property
     def rank(self) -> int:
-        """How many Nyström features the landmarks support."""
-        return self.basis.nystrom.rank
+        """How many features the basis supports."""
+        return self.basis.rank
 
     def mean_kernel(self) -> Floats:
         """V / n, the empirical mean embedding evaluated at the landmarks."""
@@ -86,12 +89,13 @@ class Sketch:
         return self.kernel_sums / weight
 
     def mean_features(self) -> Floats:
-        """Return the mean Nyström features of all rows, r numbers."""
-        return self.basis.nystrom.matrix @ self.mean_kernel()
+        """Return the mean features of all rows, r numbers."""
+        return self.basis.to_features(self.mean_kernel())
 
     def embedding_weights(self) -> Floats:
         """α with Σ_j α_j k(z_j, ·) the projection of the mean embedding on the landmarks' span."""
-        return self.basis.nystrom.matrix.T @ self.mean_features()
+        basis = require_landmarks(self.basis, "an embedding on landmarks")
+        return basis.nystrom.matrix.T @ self.mean_features()
 
     def __repr__(self) -> str:
         return f"<Sketch of {self.rows:,} rows at {self.basis!r}>"
@@ -105,8 +109,8 @@ class Sketch:
             self.basis == other.basis
             and mine.keys() == theirs.keys()
             and all(np.array_equal(array, theirs[name]) for name, array in mine.items())
-            and (self.dropped_rows, self.settings) == (other.dropped_rows, other.settings)
-            and (self.tally.ranges.exact, self.provenance) == (other.tally.ranges.exact, other.provenance)
+            and self.tally.describe() == other.tally.describe()
+            and (self.settings, self.provenance) == (other.settings, other.provenance)
         )
 
     __hash__ = None  # type: ignore[assignment]

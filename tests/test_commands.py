@@ -318,7 +318,7 @@ def test_info_tells_ranges_from_bounds(run_cli, shelf, tmp_path):
 
 def test_info_tells_what_a_basis_holds(run_cli, shelf):
     facts = json.loads(run_cli("info", "basis.nysk", "--json", cwd=shelf).stdout)
-    assert (facts["kind"], facts["landmarks"], facts["format_version"]) == ("basis", 20, 1)
+    assert (facts["kind"], facts["landmarks"], facts["format_version"]) == ("basis", 20, 2)
     assert facts["basis_digest"] == nysketch.load(shelf / "a.nysk").basis.digest
     assert "bandwidth" in run_cli("info", "basis.nysk", cwd=shelf).stdout
 
@@ -338,14 +338,14 @@ def test_export_writes_the_numbers_of_a_sketch(run_cli, shelf, tmp_path):
         "scale": sketch.basis.scale,
     }
     with np.load(tmp_path / "a.npz") as arrays:
-        assert set(arrays) == set(expected) | {"bandwidth", "columns"}
-        assert arrays["bandwidth"] == sketch.basis.kernel.bandwidth
+        assert set(arrays) == set(expected) | {"columns", "kernel"}
+        assert json.loads(str(arrays["kernel"])) == sketch.basis.kernel.describe()
         assert arrays["columns"].tolist() == [column.name for column in sketch.basis.columns]
         assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["rows"] == 600
     arrays = document["arrays"]
-    assert arrays.pop("bandwidth") == document["kernel"]["bandwidth"]
+    assert json.loads(arrays.pop("kernel")) == document["kernel"]
     assert arrays.pop("columns") == [column["name"] for column in document["columns"]]
     assert arrays == {name: array.tolist() for name, array in expected.items()}
     table = pq.read_table(tmp_path / "a.parquet")

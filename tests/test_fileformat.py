@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import nysketch
-from nysketch.accumulators import BlockSums, Tally
+from nysketch.accumulators import BlockSums
 from nysketch.atomic import atomic_file
 from nysketch.checkpoint import Checkpoint
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
@@ -121,7 +121,7 @@ def test_a_header_beyond_the_cap_is_not_read(saved, tmp_path):
 )
 def test_the_low_part_takes_no_more_bytes_than_it_needs(sketch, tmp_path, low, stored):
     sums = ExactSum(sketch.block_kernel_sums + 64.0, np.full_like(sketch.block_kernel_sums, low))
-    tally = Tally(BlockSums(sums, sketch.block_rows, None), sketch.tally.ranges)
+    tally = replace(sketch.tally, blocks=BlockSums(sums, sketch.block_rows, None))
     nysketch.save(replace(sketch, tally=tally), tmp_path / "s.nysk")
     arrays = load_file(tmp_path / "s.nysk")
     assert (arrays["blocks.sums.low"].dtype if stored else "blocks.sums.low" in arrays) == (stored or False)
@@ -130,16 +130,16 @@ def test_the_low_part_takes_no_more_bytes_than_it_needs(sketch, tmp_path, low, s
 
 def test_a_file_from_the_future_asks_for_an_upgrade(saved, tmp_path):
     _, metadata, arrays = unseal(saved.read_bytes())
-    metadata["format_version"] = 2
+    metadata["format_version"] = 3
     (tmp_path / "new.nysk").write_bytes(seal(canonical(metadata), arrays))
-    with pytest.raises(CorruptSketchError, match=r"format version 2.*Upgrade"):
+    with pytest.raises(CorruptSketchError, match=r"format version 3.*Upgrade"):
         nysketch.load(tmp_path / "new.nysk")
 
 
 def test_a_file_from_the_future_asks_for_an_upgrade_whatever_types_it_has(saved, tmp_path):
     _, metadata, arrays = unseal(saved.read_bytes())
-    metadata["format_version"] = 2
-    arrays["new"] = np.zeros(3, np.int32)  # a type that version 1 does not know
+    metadata["format_version"] = 3
+    arrays["new"] = np.zeros(3, np.int32)  # a type that this version does not know
     (tmp_path / "new.nysk").write_bytes(seal(canonical(metadata), arrays))
     with pytest.raises(CorruptSketchError, match="Upgrade"):
         nysketch.load(tmp_path / "new.nysk")
@@ -169,7 +169,7 @@ def test_what_could_not_be_loaded_is_not_saved(sketch, tmp_path):
     with pytest.raises(UsageError, match="row counts are impossible"):
         nysketch.save(sketch - (sketch + sketch), tmp_path / "negative.nysk")
     sums = ExactSum(sketch.block_kernel_sums * np.nan, np.zeros_like(sketch.block_kernel_sums))
-    tally = Tally(BlockSums(sums, sketch.block_rows, None), sketch.tally.ranges)
+    tally = replace(sketch.tally, blocks=BlockSums(sums, sketch.block_rows, None))
     with pytest.raises(UsageError, match="not a finite number"):
         nysketch.save(replace(sketch, tally=tally), tmp_path / "nan.nysk")
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,19 @@ import nysketch
 
 PACKAGE = Path(nysketch.__file__).parent
 HEAVY = {"pyarrow", "h5py", "click", "tqdm", "numba"}
-ALGEBRA = ["errors", "exact", "kernels", "landmarks", "basis", "accumulators", "provenance", "sketches"]
+ALGEBRA = [
+    "errors",
+    "exact",
+    "kernels",
+    "landmarks",
+    "basis",
+    "samples",
+    "accumulators",
+    "provenance",
+    "sketches",
+    "quality",
+    "fitting",
+]
 
 
 def loaded_by(statement):
@@ -36,10 +48,11 @@ def test_loading_a_sketch_needs_no_compiler():
 # Each module may import those before it, and its own neighbours.
 ORDER = [
     ["errors"],
-    ["atomic"],
+    ["atomic", "compiled", "texts"],
     ["exact", "kernels", "landmarks", "provenance"],
-    ["basis", "accumulators", "tiles"],
+    ["basis", "samples", "accumulators", "tiles"],
     ["sketches"],
+    ["quality", "fitting"],
     ["fileformat", "sources", "describe", "export"],
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],

@@ -4,7 +4,7 @@ import pytest
 
 from nysketch import planning
 from nysketch.errors import UsageError
-from nysketch.planning import plan
+from nysketch.planning import Size, plan
 from nysketch.sources import open_source
 
 MB = 10**6
@@ -17,27 +17,37 @@ def source():
 
 def test_threads_are_as_many_as_fit(source, monkeypatch):
     monkeypatch.setattr(planning, "available_threads", lambda: 64)
-    small = plan(source, m=1000, blocks=64, memory=512 * MB)
-    large = plan(source, m=1000, blocks=64, memory=4000 * MB)
+    small = plan(source, Size(1000), blocks=64, memory=512 * MB)
+    large = plan(source, Size(1000), blocks=64, memory=4000 * MB)
     assert 2 <= small.threads < large.threads == 64
     assert small.memory_bytes <= 512 * MB
     assert large.memory_bytes <= 4000 * MB
 
 
 def test_more_of_anything_takes_more_memory(source):
-    base = {"m": 1000, "blocks": 64, "threads": 2, "memory": 10**12}
-    least = plan(source, **base).memory_bytes
-    for more in ({"m": 5000}, {"blocks": 640}, {"threads": 3}, {"batch_rows": 10**6}, {"pilot_rows": 10**6}):
-        assert plan(source, **base | more).memory_bytes > least, more
+    base = {"blocks": 64, "threads": 2, "memory": 10**12}
+    least = plan(source, Size(1000), **base).memory_bytes
+    for more in ({"blocks": 640}, {"threads": 3}, {"batch_rows": 10**6}, {"sample_rows": 10**5}):
+        assert plan(source, Size(1000), **base | more).memory_bytes > least, more
+    for larger in (Size(1500), Size(20_000)):
+        assert plan(source, larger, **base).memory_bytes > least, larger
+
+
+def test_a_basis_that_is_made_takes_memory_for_its_pilot():
+    source = open_source(np.zeros((100_000, 16)))
+    limits = {"blocks": 64, "threads": 1, "memory": 10**12}
+    given = plan(source, Size(1000), **limits).memory_bytes
+    wide = plan(source, Size(1000, 10**5, "kmeans++"), **limits).memory_bytes
+    assert given < wide < plan(source, Size(1000, 10**5, "greedy"), **limits).memory_bytes
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy(source):
     with pytest.raises(UsageError, match=r"more than the 100 MB allowed.*--memory"):
-        plan(source, m=1000, blocks=64, memory=100 * MB)
+        plan(source, Size(1000), blocks=64, memory=100 * MB)
     with pytest.raises(UsageError, match="or --threads"):
-        plan(source, m=1000, blocks=64, threads=100, memory=512 * MB)
+        plan(source, Size(1000), blocks=64, threads=100, memory=512 * MB)
 
 
 def test_wide_rows_are_planned_for():
     wide = open_source(pa.table({f"c{i}": [0.0] for i in range(3000)}))
-    assert plan(wide, m=1000, blocks=64, threads=1, memory=10**12).memory_bytes > 512 * MB
+    assert plan(wide, Size(1000), blocks=64, threads=1, memory=10**12).memory_bytes > 512 * MB

@@ -12,8 +12,9 @@ import nysketch
 from nysketch import tiles
 from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.errors import InputError, OutputError
+from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
-from nysketch.passes import BasisOptions, PassOptions
+from nysketch.passes import PassOptions
 from nysketch.sources import open_source
 
 M = 10

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nysketch.basis import Basis, Column
-from nysketch.tiles import KernelSummer, deal_blocks
+from nysketch.tiles import RowSummer
+from nysketch.tiles.dealing import deal_blocks
 from tests import naive
 
 PRECISE = {"float32": 1e-5, "float64": 1e-12}
@@ -20,7 +21,7 @@ def make_basis(rows, m=40, **options):
 
 
 def sums_of(basis, rows, *, precision="float32", weights=None, keep=None, blocks=4, first_row=0, seed=1):
-    summer = KernelSummer(basis, blocks=blocks, seed=seed, precision=precision)
+    summer = RowSummer(basis, blocks=blocks, seed=seed, precision=precision)
     into, workspace = summer.zeros(), summer.workspace(512)
     for start in range(0, len(rows), 512):
         part = slice(start, start + 512)
@@ -33,7 +34,7 @@ def sums_of(basis, rows, *, precision="float32", weights=None, keep=None, blocks
             into,
             workspace,
         )
-    return summer.kernel_sums(into), into
+    return summer.sums(into), into
 
 
 def relative_error(got, expected):

@@ -9,11 +9,11 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
-from nysketch.cli.sketch import plan_pass, say_left_out, say_skipped
+from nysketch.cli.sketch import count_of, open_for_basis, plan_pass, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
-    from nysketch.passes import BasisOptions
+    from nysketch.fitting import BasisOptions
 
 
 @click.command(epilog="\b\nExample: nysketch basis january.parquet -m 500 -o year.basis.nysk")
@@ -48,12 +48,14 @@ def command(
     Sketches made with the same basis can be added, subtracted and compared.
     """
     from nysketch.jobs import basis_to_file
-    from nysketch.sources import open_source
 
-    source = open_source(inputs, **table_options)
+    source = open_for_basis(inputs, basis_options, table_options)
     say_left_out(source)
     planned = plan_pass(source, None, basis_options, blocks=1, threads=threads, memory=memory)
-    with ui.progress_bar("pilot", " fragments", quiet=quiet) as progress:
+    with (
+        ui.progress_bar("pilot", " fragments", quiet=quiet) as progress,
+        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+    ):
         basis = basis_to_file(
             source,
             output,
@@ -64,22 +66,23 @@ def command(
             lock_wait=lock_wait,
             threads=planned.threads,
             progress=progress,
+            choosing=choosing,
         )
     say_skipped(source.skipped)
     if as_json:
         ui.print_json(
             {
-                "bandwidth": basis.kernel.bandwidth,
                 "basis_digest": basis.digest,
                 "features": basis.d,
+                "kernel": basis.kernel.describe(),
                 "landmarks": basis.m,
+                "origin": basis.origin,
                 "output": str(output),
                 "skipped_inputs": list(map(str, source.skipped)),
             }
         )
     elif not quiet:
-        ui.echo(
-            f"{output}: {basis.m} landmarks × {basis.d} features, "
-            f"Gaussian kernel of bandwidth {basis.kernel.bandwidth:.4g}"
-        )
+        ui.echo(f"{output}: {count_of(basis)} × {basis.d} columns, kernel {basis.kernel}")
+        for sentence in basis.origin.get("held_out", {}).get("advice", []):
+            ui.echo(sentence)
     return EXIT_INPUTS_SKIPPED if source.skipped else 0

@@ -1,22 +1,32 @@
-"""`nysketch info`: what a sketch or basis file holds."""
+"""`nysketch info`: what a sketch or basis file holds, and how good it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nysketch import ui
 from nysketch.cli import options
 
+if TYPE_CHECKING:
+    from nysketch.basis import Basis
+    from nysketch.sketches import Sketch
 
-@click.command(epilog="\b\nExample: nysketch info data.nysk --json | jq .rows")
+
+@click.command(epilog="\b\nExample: nysketch info today.nysk --against january.nysk")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="OLD",
+    help="Sketch or basis: do its landmarks cover the rows of FILE as well as those they were chosen for?",
+)
 @options.as_json
 @options.reporting
-def command(path: Path, as_json: bool, quiet: bool) -> None:
-    """Show rows, columns, kernel, landmarks, rank and inputs of a sketch or basis FILE."""
+def command(path: Path, against: Path | None, as_json: bool, quiet: bool) -> None:
+    """Show rows, columns, kernel, landmarks, quality and inputs of a sketch or basis FILE."""
     del quiet
     from nysketch.describe import describe
     from nysketch.fileformat import load_with_metadata
@@ -28,14 +38,29 @@ def command(path: Path, as_json: bool, quiet: bool) -> None:
         "path": str(path),
         "software": metadata["software"],
     }
+    if against is not None:
+        facts["against"] = {"path": str(against)} | _coverage(path, thing, against)
     if as_json:
         ui.print_json(facts)
     else:
         _print(facts)
 
 
+def _coverage(path: Path, new: Sketch | Basis, against: Path) -> dict[str, Any]:
+    from nysketch.basis import Basis
+    from nysketch.errors import IncompatibleError, InputError, UsageError
+    from nysketch.fileformat import load
+    from nysketch.quality import coverage
+
+    if isinstance(new, Basis):
+        raise UsageError(f"{path}: holds a basis, not a sketch: it has no rows to compare")
+    try:
+        return coverage(new, load(against)).describe()
+    except (IncompatibleError, InputError) as error:
+        raise type(error)(f"{path} against {against}: {error}") from error
+
+
 def _print(facts: dict[str, Any]) -> None:
-    kernel = facts["kernel"]
     rank = "not computed (many landmarks)" if facts["rank"] is None else facts["rank"]
     fields: list[tuple[str, Any]] = [
         ("file", f"{facts['path']} ({facts['kind']}, {ui.size(facts['bytes'])}, {facts['software']})")
@@ -52,24 +77,80 @@ def _print(facts: dict[str, Any]) -> None:
         ]
     fields += [
         ("features", facts["features"]),
-        ("landmarks", f"{facts['landmarks']} (rows of the data: treat this file like a sample of them)"),
-        ("kernel", f"{kernel['name']}, bandwidth {kernel['bandwidth']:.6g} on {facts['scaling']} scaling"),
+        _functions(facts),
+        ("kernel", f"{facts['kernel_text']} on {facts['scaling']} scaling"),
         ("rank", rank),
         ("basis", facts["basis_digest"][:16]),
     ]
     ui.print_fields(fields)
+    _print_quality(facts)
     bounds = facts.get("ranges") == "bounds"
     _print_columns(facts["columns"], " (ranges are bounds: rows were subtracted)" if bounds else "")
     if facts["kind"] == "sketch":
         _print_inputs(facts)
 
 
+def _functions(facts: dict[str, Any]) -> tuple[str, str]:
+    """Return what is summed, how it was chosen, and what it tells of the data."""
+    origin = facts["origin"]
+    if facts["feature_map"] == "fourier":
+        return "fourier", f"{facts['landmarks']} features, {origin.get('frequencies', 'other')} frequencies"
+    how = f", {origin['sampling']}" if "sampling" in origin else ""
+    sampled = " and a sample of rows" if facts.get("sampled_rows") else ""
+    whose = "centres of the data" if origin.get("sampling") == "kmeans" else "rows of the data"
+    return "landmarks", f"{facts['landmarks']}{how} ({whose}{sampled}: treat this file like a sample of them)"
+
+
+def _print_quality(facts: dict[str, Any]) -> None:
+    """Print the quality of the rows a sketch has seen; of a basis, of the rows that it held out."""
+    quality = facts.get("quality") or (facts["origin"].get("held_out") if facts["kind"] == "basis" else None)
+    click.echo("\nquality")
+    if quality is None:
+        ui.echo("  not known: no sample of rows" if facts["landmarks"] else "")
+    elif "kernel_error" not in quality:
+        quantiles = ", ".join(f"{name} {value:.3g}" for name, value in quality["residual_quantiles"].items())
+        dimension = quality["effective_dimension"]
+        fields = [
+            ("measured on", f"{quality['rows']:,} rows that stand for {quality['of_rows']:,}"),
+            (
+                "residual",
+                f"mean {quality['mean_residual']:.3g} (at most {quality['mean_norm']:.3g}); {quantiles}",
+            ),
+            (
+                "projection error",
+                f"{quality['projection_error']:.2g} ± {quality['projection_error_se']:.1g}; "
+                f"sampling error {quality['sampling_error']:.2g}",
+            ),
+        ]
+        if dimension is not None:
+            fields.append(("effective dimension", f"{dimension:.3g} at λ = 1/n"))
+        ui.print_fields([(f"  {name}", value) for name, value in fields])
+    for sentence in [] if quality is None else quality["advice"]:
+        ui.echo(f"  {sentence}")
+    for name, value in facts["origin"].get("sampling_report", {}).items():
+        ui.echo(f"  {name.replace('_', ' ')} of the choice of landmarks: {_short(value)}")
+    for tried in facts["origin"].get("auto", []):
+        ui.echo(
+            f"  tried {tried['landmarks']} landmarks: projection error {tried['projection_error']:.2g} "
+            f"± {tried['projection_error_se']:.1g}, sampling error {tried['sampling_error']:.2g}"
+        )
+    if "against" in facts:
+        ui.echo(f"  against {facts['against']['path']}: {facts['against']['advice']}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(item)}" for name, item in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     shown = columns[:30]
+    text = columns[0]["type"] == "text"
     click.echo(f"\ncolumns{remark}")
     if "min" in columns[0]:
         ui.print_table(
-            ["name", "width", "min", "max"],
+            ["name", "width", "shortest" if text else "min", "longest" if text else "max"],
             [[c["name"], str(c["width"]), _number(c["min"]), _number(c["max"])] for c in shown],
         )
     else:

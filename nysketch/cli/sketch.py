@@ -17,8 +17,8 @@ from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
     from nysketch.basis import Basis
+    from nysketch.fitting import BasisOptions
     from nysketch.jobs import Outcome
-    from nysketch.passes import BasisOptions
     from nysketch.planning import Plan
     from nysketch.sources import Source
 
@@ -41,6 +41,11 @@ log = logging.getLogger("nysketch")
 @options.seed
 @click.option(
     "--blocks", type=int, default=64, show_default=True, help="Blocks of rows to keep separate sums for."
+)
+@click.option(
+    "--sample-rows",
+    type=click.IntRange(min=0),
+    help="Rows to keep as a sample, to measure quality by. Default: 2000, fewer if they are very wide.",
 )
 @click.option(
     "--precision",
@@ -85,6 +90,7 @@ def command(
     basis_options: BasisOptions,
     seed: int,
     blocks: int,
+    sample_rows: int | None,
     precision: str,
     threads: int | None,
     batch_rows: int | None,
@@ -111,13 +117,22 @@ def command(
     if basis_path is not None:
         options.refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)
-    pass_options = PassOptions(blocks, seed, precision, nulls, weights)
-    source = open_source(
-        inputs, weights=weights, like=None if basis is None else basis.columns, **table_options
+    pass_options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows)
+    source = (
+        open_for_basis(inputs, basis_options, table_options, weights=weights)
+        if basis is None
+        else open_source(inputs, weights=weights, like=basis.columns, **table_options)
     )
     say_left_out(source)
     planned = plan_pass(
-        source, basis, basis_options, blocks=blocks, threads=threads, batch_rows=batch_rows, memory=memory
+        source,
+        basis,
+        basis_options,
+        blocks=blocks,
+        sample_rows=sample_rows,
+        threads=threads,
+        batch_rows=batch_rows,
+        memory=memory,
     )
     if dry_run:
         if output.exists() and if_exists == "fail":
@@ -127,6 +142,7 @@ def command(
     with (
         _say_how_to_continue(output),
         ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
+        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
         ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
     ):
         outcome = sketch_to_file(
@@ -142,9 +158,11 @@ def command(
             threads=planned.threads,
             batch_rows=batch_rows,
             pilot_progress=pilot_progress,
+            choosing=choosing,
             progress=progress,
         )
-    _print_outcome(outcome, output, time.perf_counter() - started, as_json=as_json, quiet=quiet)
+    seconds = time.perf_counter() - started
+    _print_outcome(outcome, output, seconds, judge=planned.judges, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if outcome.unreadable else 0
 
 
@@ -161,16 +179,23 @@ def _say_how_to_continue(output: Path) -> Iterator[None]:
         raise
 
 
+def open_for_basis(
+    inputs: list[str], wanted: BasisOptions, table_options: dict[str, Any], *, weights: str | None = None
+) -> Source:
+    """Open the source that a basis is to be made from."""
+    from nysketch.sources import open_source
+
+    columns = wanted.columns_to_read(table_options["columns"])
+    return open_source(inputs, weights=weights, **(table_options | {"columns": columns, "text": wanted.text}))
+
+
 def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limits: Any) -> Plan:
     """Plan with the landmarks of the basis, or with the pilot that one takes to make."""
     from nysketch.basis import total_width
-    from nysketch.pilot import default_pilot_rows
-    from nysketch.planning import plan
+    from nysketch.planning import Size, plan
 
-    if basis is not None:
-        return plan(source, m=basis.m, **limits)
-    pilot_rows = wanted.pilot_rows or default_pilot_rows(wanted.m, total_width(source.columns))
-    return plan(source, m=wanted.m, pilot_rows=pilot_rows, **limits)
+    size = Size.of(wanted, total_width(source.columns)) if basis is None else Size(basis.m)
+    return plan(source, size, **limits)
 
 
 def say_left_out(source: Source) -> None:
@@ -213,16 +238,23 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
     )
 
 
-def _print_outcome(outcome: Outcome, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
+def _print_outcome(
+    outcome: Outcome, output: Path, seconds: float, *, judge: bool, as_json: bool, quiet: bool
+) -> None:
+    from nysketch.quality import of_sketch
+
     sketch = outcome.sketch
     say_skipped(outcome.unreadable)
     if as_json:
+        measured = of_sketch(sketch, effective_dimension=False) if judge else None
         ui.print_json(
             {
                 "basis_digest": sketch.basis.digest,
                 "bytes": output.stat().st_size,
                 "dropped_rows": sketch.dropped_rows,
+                "landmarks": sketch.basis.m,
                 "output": str(output),
+                "quality": None if measured is None else measured.describe(),
                 "resumed_fragments": outcome.resumed_fragments,
                 "rows": sketch.rows,
                 "seconds": round(seconds, 3),
@@ -235,6 +267,14 @@ def _print_outcome(outcome: Outcome, output: Path, seconds: float, *, as_json: b
     elif not quiet:
         dropped = f", {sketch.dropped_rows:,} rows dropped" if sketch.dropped_rows else ""
         ui.echo(
-            f"{output}: {sketch.rows:,} rows × {sketch.basis.d} features at {sketch.basis.m} landmarks"
+            f"{output}: {sketch.rows:,} rows × {sketch.basis.d} features at {count_of(sketch.basis)}"
             f"{dropped}; {ui.size(output.stat().st_size)} in {seconds:.1f} s"
         )
+        measured = of_sketch(sketch, effective_dimension=False) if judge else None
+        for sentence in measured.advice() if measured else ["`nysketch info` tells how good it is"]:
+            ui.echo(sentence)
+
+
+def count_of(basis: Basis) -> str:
+    """Say how many landmarks, or features, there are."""
+    return f"{basis.m} {'Fourier features' if basis.features == 'fourier' else 'landmarks'}"

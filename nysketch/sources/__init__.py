@@ -38,10 +38,12 @@ def open_source(
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
+    text: bool = False,
 ) -> Source:
     """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
 
-    `like` are the columns of a basis: then exactly these are read.
+    `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
+    one column of text is read instead of numbers: the one named, or the only one there is.
     """
     columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
     if like is not None:
@@ -50,7 +52,14 @@ def open_source(
         columns = [column.name for column in like]
         if weights in columns:
             raise UsageError(f"column {weights!r} belongs to the basis, so it cannot be the row weights")
-    selection = Selection(None if columns is None else tuple(columns), tuple(exclude), weights)
+        if text and not any(column.text for column in like):
+            raise UsageError("the basis is one of numbers: text cannot be read for it")
+        text = any(column.text for column in like)
+    if text and columns is not None and len(columns) != 1:
+        raise UsageError(
+            f"string kernels read one text column, not {len(columns)}: name one with --columns NAME"
+        )
+    selection = Selection(None if columns is None else tuple(columns), tuple(exclude), weights, text)
     source = _open(
         data,
         selection,
@@ -188,7 +197,7 @@ def _stream_of_batches(
     def as_record_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         for item in items:
             if isinstance(item, np.ndarray):
-                yield array_as_record_batch(item, like)
+                yield array_as_record_batch(item, like, text=selection.text)
             elif isinstance(item, pa.RecordBatch):
                 yield item
             else:

@@ -10,18 +10,42 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.basis import Column, total_width
-from nysketch.errors import SchemaError
+from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
-from nysketch.sources.arrow import FRAGMENT_ROWS
-from nysketch.sources.base import Batch, Field, Fragment, Selection, WithoutFiles, ranges_as_fragments
+from nysketch.sources.arrow import FRAGMENT_ROWS, choose_columns, to_numpy
+from nysketch.sources.base import (
+    Batch,
+    Field,
+    Fragment,
+    Selection,
+    WithoutFiles,
+    ranges_as_fragments,
+    text_memory,
+)
+
+# NumPy's letters for numbers, and for what may hold text.
+_NUMBERS, _TEXTS = "biuf", "USOT"
 
 
-def _as_matrix(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
-        raise SchemaError(
-            f"array: shape {array.shape} of {array.dtype}; it must be rows × columns of numbers"
-        )
-    return array[:, None] if array.ndim == 1 else array
+def _as_matrix(array: NDArray[Any], *, text: bool) -> NDArray[Any]:
+    """Return the array as rows × columns; with `text`, as the one column that text must be."""
+    matrix = array[:, None] if array.ndim == 1 else array
+    holds_text = text and array.dtype.kind in _TEXTS and matrix.shape[1:] == (1,)
+    if not holds_text and (array.dtype.kind not in _NUMBERS or matrix.ndim != 2):
+        wanted = "one column of text" if text else "rows × columns of numbers"
+        raise SchemaError(f"array: shape {array.shape} of {array.dtype}; it must be {wanted}")
+    return matrix
+
+
+def _as_arrow_text(items: list[Any], first_row: int) -> pa.Array:
+    """Return strings (or UTF-8 bytes) as Arrow has them; None, NaN and the NA of pandas are nulls."""
+    try:
+        return pa.array(items, pa.large_string(), from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        if len(items) > 1:  # find the one to name
+            for row, item in enumerate(items, first_row):
+                _as_arrow_text([item], row)
+        raise InputError(f"array, row {first_row}: cannot be read as text: {error}") from error
 
 
 def _plain(part: NDArray[Any]) -> NDArray[Any]:
@@ -42,26 +66,34 @@ class ArraySource(WithoutFiles):
     weights = None
 
     def __init__(self, array: NDArray[Any], selection: Selection, like: Sequence[Column] | None) -> None:
-        self._array = _as_matrix(array)
+        self._array = _as_matrix(array, text=selection.text)
         d = self._array.shape[1]
         known = columns_for(d, like)
         stops = np.cumsum([column.width for column in known]).tolist()
         spans = {c.name: slice(stop - c.width, stop) for c, stop in zip(known, stops, strict=True)}
-        fields = {column.name: Field(str(array.dtype), width=column.width) for column in known}
-        names, self.left_out = selection.choose(fields, "array")
-        self.columns = tuple(column for name in names for column in known if column.name == name)
+        holds_text = array.dtype.kind in _TEXTS
+        widths = {column.name: 0 if holds_text else column.width for column in known}
+        fields = {name: Field(str(array.dtype), width, text=holds_text) for name, width in widths.items()}
+        self.columns, self.left_out = choose_columns(fields, selection, "array", widths.__getitem__)
         self._spans = [spans[column.name] for column in self.columns]
         self.rows = len(self._array)
+        self._text = selection.text
+        if self._text:
+            self.reader_bytes += text_memory(array.dtype.itemsize)
 
     def fragments(self) -> Iterable[Fragment]:
         """Return ranges of FRAGMENT_ROWS rows."""
         return ranges_as_fragments(self, self.rows, FRAGMENT_ROWS, "array")
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
-        """Yield views of the array."""
+        """Yield views of the array; of text, copies."""
         end = fragment.first_row + fragment.rows
         for start in range(fragment.first_row, end, batch_rows):
             part = self._array[start : min(start + batch_rows, end)]
+            if self._text:
+                texts, nulls = to_numpy(_as_arrow_text(part[:, 0].tolist(), start), self.columns[0], "array")
+                yield Batch([texts], None, [nulls])
+                continue
             columns = [part[:, span] for span in self._spans]
             yield Batch([_plain(column) for column in columns], None, [_masked_rows(c) for c in columns])
 
@@ -79,10 +111,14 @@ def columns_for(d: int, like: Sequence[Column] | None) -> tuple[Column, ...]:
     return tuple(like)
 
 
-def array_as_record_batch(array: NDArray[Any], like: Sequence[Column] | None) -> pa.RecordBatch:
+def array_as_record_batch(
+    array: NDArray[Any], like: Sequence[Column] | None, *, text: bool = False
+) -> pa.RecordBatch:
     """Turn a batch of rows into Arrow, for a stream of arrays."""
-    matrix = _as_matrix(array)
+    matrix = _as_matrix(array, text=text)
     columns = columns_for(matrix.shape[1], like)
+    if matrix.dtype.kind in _TEXTS:
+        return pa.RecordBatch.from_arrays([_as_arrow_text(matrix[:, 0].tolist(), 0)], [columns[0].name])
     matrix = _plain(matrix)
     if not matrix.dtype.isnative or matrix.dtype.itemsize > 8:  # which Arrow does not know
         matrix = matrix.astype(np.float64)

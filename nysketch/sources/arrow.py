@@ -1,6 +1,6 @@
 """Arrow columns → NumPy arrays, for every source that speaks Arrow; tables and streams as sources.
 
-Nulls become NaN, and their count travels along. What can be viewed without copying is.
+Nulls become NaN (in text: None), and their count travels along. What can be viewed without copying is.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ from nysketch.sources.base import (
     require_field,
     require_numeric,
     require_same,
+    require_text,
+    text_memory,
 )
 
 # Rows per fragment of sources that have no fragments of their own.
 FRAGMENT_ROWS = 1 << 16
 # A fragment of a stream is held in memory, so wide rows make it shorter.
 _HELD_BYTES = 16 << 20
+# So does text, whatever its length: boundaries must not depend on it. 4 KiB a row make 16 MiB.
+_HELD_TEXT_ROWS = 1 << 12
 # The name under which pandas stores an index that has none.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -51,6 +55,12 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def field_of(kind: pa.DataType) -> Field:
     """Say whether and how a column of this type can be used."""
     text = str(kind)
@@ -63,7 +73,7 @@ def field_of(kind: pa.DataType) -> Field:
             return Field(text, width=None)
         # A list of integers is more often a bag of things than an embedding.
         return Field(text, width=None, left_out=f"{text}: name it in --columns to use it")
-    return Field(text, width=0, left_out=text)
+    return Field(text, width=0, left_out=text, text=_is_text(kind))
 
 
 def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
@@ -77,9 +87,9 @@ def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
         if name in fields:
             raise SchemaError(f"{where}: there are two columns {name!r}; rename one")
         fields[name] = field
-        if _PANDAS_INDEX.fullmatch(name) and field.width:
+        if _PANDAS_INDEX.fullmatch(name):
             why = "an index of pandas: name it in --columns to use it"
-            fields[name] = replace(field, left_out=why)
+            fields[name] = replace(field, left_out=why if field.width else field.left_out, text_left_out=why)
     return fields
 
 
@@ -98,9 +108,27 @@ def _values(array: pa.Array) -> NDArray[Any]:
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
+def _without_views(array: pa.Array) -> pa.Array:
+    """Return text as pyarrow can handle it: it takes nothing from views, nor always makes NumPy of them."""
+    if pa.types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(array.indices, _without_views(array.dictionary))
+    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
+
+
+def _strings(array: pa.Array, name: str, where: str) -> NDArray[Any]:
+    """Return text as an array of str, with None for nulls."""
+    try:
+        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=object)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{where}: column {name!r} holds text that is not valid UTF-8: {error}") from error
+
+
 def to_numpy(array: pa.Array, column: Column, where: str) -> tuple[NDArray[Any], int]:
     """Return a column as an array (1-D, or rows × width for lists) and its number of rows with nulls."""
     kind = array.type
+    if column.text:
+        array = _decoded(_without_views(array))
+        return _strings(array, column.name, where), array.null_count
     if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         array = _decoded(array)
         return _values(array), array.null_count
@@ -156,6 +184,10 @@ def choose_columns(
     columns = []
     for name in names:
         field = require_field(fields, name, where)
+        if selection.text:
+            require_text(field, name, where)
+            columns.append(Column(name, text=True))
+            continue
         require_numeric(field, name, where)
         columns.append(Column(name, width_of(name) if field.width is None else field.width))
     return tuple(columns), left_out
@@ -176,6 +208,8 @@ class TableSource(WithoutFiles):
         )
         self.weights = selection.weights
         self.rows = len(table)
+        if selection.text:
+            self.reader_bytes += text_memory(table.column(self.columns[0].name).nbytes / max(self.rows, 1))
 
     def fragments(self) -> Iterable[Fragment]:
         """Return ranges of FRAGMENT_ROWS rows."""
@@ -192,8 +226,10 @@ class TableSource(WithoutFiles):
         return (Input(self._name, self.rows),)
 
 
-def held_rows_for(d: int) -> int:
+def held_rows_for(d: int, *, text: bool = False) -> int:
     """Return how many rows of a stream make a fragment: a power of two, and 16 MiB of numbers at most."""
+    if text:
+        return min(_HELD_TEXT_ROWS, FRAGMENT_ROWS)
     rows = max(_HELD_BYTES // (8 * max(d, 1)), 1)
     return min(max(1 << (rows.bit_length() - 1), 1 << 8), FRAGMENT_ROWS)
 
@@ -229,7 +265,7 @@ class StreamSource(WithoutFiles):
             self._fields, selection, name, lambda column: widths.get(column, 0)
         )
         self.weights = selection.weights
-        self._fragment_rows = held_rows_for(total_width(self.columns))
+        self._fragment_rows = held_rows_for(total_width(self.columns), text=selection.text)
         self._seen = 0
         self._key: int | None = None  # known from the first rows on
 

@@ -41,6 +41,7 @@ class Fragment:
 class Batch:
     """Some consecutive rows: one array per chosen column, 1-D or rows × width; nulls are NaN.
 
+    Text is a 1-D array of str objects; nulls are None.
     `nulls` counts, per column, the rows with any (the weights, where there are any, come last).
     """
 
@@ -123,22 +124,51 @@ class WithoutFiles:
         """There is no telling whether such a source has changed, nor a way back to it in another process."""
 
 
+# Most rows of text that are held at once, as a batch or a chunk: texts may be long.
+TEXT_ROWS = 2048
+
+
+def text_memory(row_bytes: float) -> int:
+    """Estimate what texts of so many bytes take on their way from a reader to a chunk.
+
+    They are there three times: as the reader has them, as the batch, and as the chunk before it. To a
+    Python string belong some 64 bytes more.
+    """
+    return int(3 * TEXT_ROWS * (row_bytes + 64))
+
+
 @dataclass(frozen=True)
 class Field:
-    """A column on offer. `width` is 0 if it cannot be used, None for a list of unknown length."""
+    """A column on offer. `width` is 0 if it holds no numbers, None for a list of unknown length.
+
+    `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text.
+    """
 
     type: str
     width: int | None = 1
-    left_out: str = ""  # why it is not taken unless named
+    left_out: str = ""
+    text: bool = False
+    text_left_out: str = ""
+
+    def is_usable(self, *, text: bool) -> bool:
+        """Say whether it can be read as text, or else as numbers."""
+        return self.text if text else self.width != 0
+
+    def why_left_out(self, *, text: bool) -> str:
+        """Return why it is not taken unless named; nothing if it is taken."""
+        if not text:
+            return self.left_out
+        return self.text_left_out if self.text else self.type
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which columns the user wants: all numeric ones unless `columns` are named."""
+    """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`."""
 
     columns: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     weights: str | None = None
+    text: bool = False
 
     def choose(self, fields: Mapping[str, Field], where: str) -> tuple[list[str], dict[str, str]]:
         """Return the names of the chosen columns in order, and why the others are left out."""
@@ -157,14 +187,20 @@ class Selection:
                 left_out[name] = "excluded"
             elif name == self.weights:
                 left_out[name] = "row weights"
-            elif self.columns is None and field.left_out:
-                left_out[name] = field.left_out
+            elif self.columns is None and (why := field.why_left_out(text=self.text)):
+                left_out[name] = why
             else:
                 chosen.append(name)
         if not chosen:
             reasons = shorten(f"{name} ({why})" for name, why in left_out.items())
+            what = "text column" if self.text else "numeric columns"
             raise SchemaError(
-                f"{where}: no numeric columns to sketch. Left out: {reasons or 'nothing: no columns at all'}"
+                f"{where}: no {what} to sketch. Left out: {reasons or 'nothing: no columns at all'}"
+            )
+        if self.text and len(chosen) > 1:
+            raise SchemaError(
+                f"{where}: there are {len(chosen)} text columns: {shorten(chosen)}. "
+                "Say which one to read with --columns NAME"
             )
         if len(set(chosen)) < len(chosen):
             twice = next(name for name in chosen if chosen.count(name) > 1)
@@ -184,10 +220,19 @@ def require_field(fields: Mapping[str, Field], name: str, where: str) -> Field:
 
 def require_numeric(field: Field, name: str, where: str) -> None:
     """Raise a SchemaError unless the field can be read as numbers."""
-    if field.width == 0:
+    if not field.is_usable(text=False):
+        kernels = ". Text is for string kernels, such as --kernel spectrum" if field.text else ""
         raise SchemaError(
             f"{where}: column {name!r} has type {field.type}, which is not numeric. "
-            f"Leave it out with --exclude {name} (or use a basis without it), or convert it first"
+            f"Leave it out with --exclude {name} (or use a basis without it), or convert it first{kernels}"
+        )
+
+
+def require_text(field: Field, name: str, where: str) -> None:
+    """Raise a SchemaError unless the field can be read as text."""
+    if not field.is_usable(text=True):
+        raise SchemaError(
+            f"{where}: column {name!r} has type {field.type}, not text; string kernels need a text column"
         )
 
 
@@ -199,7 +244,7 @@ def require_same(
     first: Mapping[str, Field],
     first_where: str,
 ) -> None:
-    """Raise a SchemaError unless `columns`, chosen from `first`, are here too, as numbers as wide."""
+    """Raise a SchemaError unless `columns`, chosen from `first`, are here too, as text or numbers as wide."""
     for column in columns:
         field = fields.get(column.name)
         if field is None:
@@ -207,13 +252,13 @@ def require_same(
                 f"{where}: no column {column.name!r}, which {first_where} has. "
                 "Choose columns that all share with --columns"
             )
-        if field.width == 0:
+        if not field.is_usable(text=column.text):
+            remedy = "Convert" if column.text else f"Leave it out with --exclude {column.name}, or convert"
             raise SchemaError(
                 f"{where}: column {column.name!r} has type {field.type}, "
-                f"in {first_where} it is {first[column.name].type}. "
-                f"Leave it out with --exclude {column.name}, or convert it first"
+                f"in {first_where} it is {first[column.name].type}. {remedy} it first"
             )
-        if field.width not in (None, column.width):
+        if not column.text and field.width not in (None, column.width):
             raise SchemaError(
                 f"{where}: column {column.name!r} has width {field.width}, "
                 f"in {first_where} it has {column.width}. Leave it out with --exclude {column.name}"
@@ -237,9 +282,18 @@ def key_of_rows(batches: Iterable[Batch]) -> int:
         seen += len(batch)
         if seen >= _KEY_ROWS:
             break
-    with np.errstate(over="ignore"):  # long doubles
-        columns = [np.concatenate(arrays).astype("<f8") for arrays in zip(*parts, strict=True)]
-    return input_key(b"".join(column.tobytes() for column in columns))
+    columns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return input_key(b"".join(map(_column_bytes, columns)))
+
+
+def _column_bytes(values: NDArray[Any]) -> bytes:
+    """Return what a column holds as bytes, the same on every machine and from every format."""
+    if values.dtype.kind != "O":
+        with np.errstate(over="ignore"):  # long doubles
+            return values.astype("<f8").tobytes()
+    texts = (None if text is None else text.encode() for text in values)
+    none = b"\xff" * 8  # where others have their length
+    return b"".join(none if text is None else len(text).to_bytes(8, "little") + text for text in texts)
 
 
 def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iterator[Fragment]:

@@ -1,6 +1,7 @@
 """CSV files, streamed block by block: one file is one fragment.
 
-What columns there are and of which type, the first megabyte tells. pyarrow.dataset, which could read CSV
+What columns there are and of which type, the first megabyte tells. An empty field is a null among
+numbers, and the empty string in a column of text, which has no nulls. pyarrow.dataset, which could read CSV
 too, is not used: its scanner was measured to hold the file.
 """
 
@@ -16,7 +17,7 @@ import pyarrow.csv as pacsv
 from nysketch.basis import Column
 from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of
-from nysketch.sources.base import Batch, Field, names_of
+from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
 
 log = logging.getLogger("nysketch")
@@ -30,8 +31,10 @@ _READ_AHEAD = 32
 class CSVFile:
     """One CSV file."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, *, text: bool = False) -> None:
         self.location = location
+        # Texts run over several lines. To look for that takes time, which numbers are not worth.
+        self._parse = pacsv.ParseOptions(newlines_in_values=text)
         try:
             self._schema = self._inferred()
             self.fragment_rows = [self._count()]
@@ -54,8 +57,9 @@ class CSVFile:
                 if len(head) >= _HEAD_BYTES and len(whole) > 1:  # a header and a row
                     head = b"".join(whole)
                     break
+        self._line_bytes = len(head) / max(head.count(b"\n"), 1)
         options = pacsv.ReadOptions(use_threads=False, block_size=len(head) + 1)
-        schema = pacsv.open_csv(pa.BufferReader(head), read_options=options).schema
+        schema = pacsv.open_csv(pa.BufferReader(head), read_options=options, parse_options=self._parse).schema
         types = [pa.float64() if pa.types.is_integer(kind) else kind for kind in schema.types]
         return pa.schema(list(zip(schema.names, types, strict=True)))
 
@@ -81,7 +85,9 @@ class CSVFile:
         convert = pacsv.ConvertOptions(include_columns=list(types), column_types=types)
         with (
             self._stream() as file,
-            pacsv.open_csv(file, read_options=read, convert_options=convert) as reader,
+            pacsv.open_csv(
+                file, read_options=read, parse_options=self._parse, convert_options=convert
+            ) as reader,
         ):
             yield reader
 
@@ -104,6 +110,11 @@ class CSVFile:
         """Return 0: CSV has no lists."""
         del name
         return 0
+
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a column of text takes, from the length of the first lines."""
+        del name
+        return text_memory(self._line_bytes)
 
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int

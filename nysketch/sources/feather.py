@@ -19,7 +19,7 @@ import pyarrow as pa
 from nysketch.basis import Column
 from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of, list_width
-from nysketch.sources.base import Batch, Field, names_of
+from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
 
 # Beside a batch that is a view of the file: messages, bitmaps.
@@ -86,6 +86,13 @@ class FeatherFile:
                 if width is not None:
                     return width
         return 0
+
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a column of text takes, from the record batch with most rows."""
+        rows = max(self.fragment_rows)
+        with self._open([name]) as reader:
+            size = _valid_batch(reader, self.fragment_rows.index(rows), [name]).nbytes
+        return (0 if self._is_view else size) + text_memory(size / max(rows, 1))
 
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int

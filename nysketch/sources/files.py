@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
@@ -29,6 +30,9 @@ from nysketch.sources.feather import FeatherFile
 from nysketch.sources.hdf5 import HDF5File
 from nysketch.sources.location import Location, expand
 from nysketch.sources.parquet import ParquetFile
+
+# What hive writes for a null into the name of a directory.
+_NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
 
 
 class TableFile(Protocol):
@@ -55,6 +59,10 @@ class TableFile(Protocol):
         """Return the length of the lists in a column."""
         ...
 
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a column of text takes to read, its batches included."""
+        ...
+
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
@@ -78,7 +86,7 @@ class FilesSource:
         widths: Mapping[str, int],
     ) -> None:
         self._datasets, self._allow_external = datasets, allow_external
-        self.weights = selection.weights
+        self.weights, self._selection = selection.weights, selection
         self.skipped: list[InputError] = []
         locations = expand(inputs)
         files = list(self._open_all(locations, skip_unreadable))
@@ -100,8 +108,8 @@ class FilesSource:
                 field = require_field(fields, self.weights, str(file.location))
                 require_numeric(field, self.weights, str(file.location))
             if selection.columns is None:
-                only_here = (n for n, field in fields.items() if n not in offered and not field.left_out)
-                self.left_out |= dict.fromkeys(only_here, f"not in {where}")
+                taken = (n for n, field in fields.items() if not field.why_left_out(text=selection.text))
+                self.left_out |= dict.fromkeys((n for n in taken if n not in offered), f"not in {where}")
         self._files = files
         self._inputs: tuple[Input, ...] | None = None
         counts = [rows for file in files for rows in file.fragment_rows]
@@ -135,12 +143,23 @@ class FilesSource:
         if format == "parquet":
             file = ParquetFile(location)
         elif format == "hdf5":
-            file = HDF5File(location, self._datasets, self.weights, allow_external=self._allow_external)
+            file = HDF5File(
+                location,
+                self._datasets or self._named_text(location),
+                self.weights,
+                allow_external=self._allow_external,
+                text=self._selection.text,
+            )
         elif format == "feather":
             file = FeatherFile(location)
         else:
-            file = CSVFile(location)
+            file = CSVFile(location, text=self._selection.text)
         return PartitionedFile(file) if location.partition else file
+
+    def _named_text(self, location: Location) -> list[str]:
+        """Return the text column if named: of many data sets of text, the others may be of any length."""
+        named = (self._selection.columns or ()) if self._selection.text else ()
+        return [name for name in named if name not in location.partition]
 
     def fragments(self) -> Iterable[Fragment]:
         """Return row groups and row ranges, file by file."""
@@ -186,7 +205,10 @@ class FilesSource:
     @property
     def reader_bytes(self) -> int:
         """What the greediest of the files takes to read."""
-        return max(file.reader_bytes for file in self._files)
+        # To tell the length of texts, files must be opened: one stands for all.
+        longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
+        texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
+        return max(file.reader_bytes for file in self._files) + texts
 
 
 def _list_width(file: TableFile, name: str) -> int:
@@ -217,10 +239,16 @@ class PartitionedFile:
                 left_out="partition key: name it in --columns to use it"
                 if _is_number(text)
                 else "partition key, not a number",
+                text=True,
+                text_left_out="partition key: name it in --columns to use it",
             )
             for name, text in self._keys.items()
         }
         return {**self._file.fields, **keys}
+
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a column of text takes; a key is one string, however often."""
+        return 0 if name in self._keys else self._file.text_bytes(name)
 
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
@@ -234,9 +262,9 @@ class PartitionedFile:
         for batch in self._stored_batches(index, stored, stored_weights, batch_rows):
             rows = len(batch)
             read = dict(zip(names, zip(batch.values, batch.nulls, strict=False), strict=False))
-            for name, text in self._keys.items():
-                if _is_number(text):
-                    read[name] = np.full(rows, float(text)), 0
+            for column in (*columns, *(Column(name) for name in filter(None, [weights]))):
+                if column.name in self._keys:
+                    read[column.name] = _repeated(self._keys[column.name], rows, text=column.text)
             values, nulls = zip(*(read[column.name] for column in columns), strict=True)
             weight_values = batch.weights
             if weights is not None:
@@ -254,6 +282,14 @@ class PartitionedFile:
         rows = self.fragment_rows[index]
         for start in range(0, rows, batch_rows):  # keys only: how many rows is all there is to know
             yield Batch([np.empty((min(batch_rows, rows - start), 0))], None, [0])
+
+
+def _repeated(key: str, rows: int, *, text: bool) -> tuple[NDArray[Any], int]:
+    """Return a partition key as a column, and how many nulls are in it."""
+    if not text:
+        return np.full(rows, float(key)), 0
+    null = key == _NULL_KEY
+    return np.full(rows, None if null else key, object), rows if null else 0
 
 
 def _is_number(text: str) -> bool:

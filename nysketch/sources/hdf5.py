@@ -5,7 +5,8 @@ of terabytes in a file of kilobytes. Only hard links are followed, and what is r
 
 Chunks are decompressed whole. Where those that a row needs fit into memory together, they stay in HDF5's
 cache for the batches to come. Where they do not (tall and narrow ones), as many rows as memory allows are
-read at once, since every read decompresses all of them again, and copied out batch by batch.
+read at once, since every read decompresses all of them again, and copied out batch by batch. Strings of
+variable length lie outside of the chunks, and nobody knows how long they are: they are read by the batch.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import h5py
+import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
-from nysketch.sources.base import Batch, Field, names_of, shorten
+from nysketch.sources.base import TEXT_ROWS, Batch, Field, names_of, shorten, text_memory
 from nysketch.sources.location import Location
 
 _FRAGMENT_BYTES = 16 << 20
@@ -34,6 +36,8 @@ _BATCH_BYTES, _BATCH_ROWS = 4 << 20, 2048
 # gzip shrinks zeros about a thousandfold; beyond that the data are declared, not stored.
 _MAX_RATIO = 2000
 _MAX_OBJECTS = 10_000
+# What a chunk holds of a string of variable length: its length and where it is. NumPy has pointers of 8.
+_REFERENCE_BYTES = 16
 # What h5py raises for damaged files, depending on which part is damaged.
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError)
 
@@ -42,13 +46,19 @@ class HDF5File:
     """The data sets of one HDF5 file that make up a table."""
 
     def __init__(
-        self, location: Location, datasets: Sequence[str], extra: str | None, *, allow_external: bool
+        self,
+        location: Location,
+        datasets: Sequence[str],
+        extra: str | None,
+        *,
+        allow_external: bool,
+        text: bool = False,
     ) -> None:
         self.location, self._allow_external = location, allow_external
         self._cache: dict[str, int] = {}
         with self._open() as file, _damage(f"{location}"):
             names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
-            names = names or self._find(file)
+            names = names or self._find(file, text=text)
             if extra is not None and extra not in names:
                 names.append(extra)  # the weights may lie outside the table
             found = {name: self._guarded(file, name) for name in names}
@@ -60,6 +70,7 @@ class HDF5File:
             rows = next(iter(lengths.values()))
             self._chunk_rows = max(d.chunks[0] if d.chunks else 1 for d in found.values())
             self._row_bytes = max(sum(_row_bytes(dataset) for dataset in found.values()), 1)
+            self._variable = text and any(_type(dataset)[0] == "O" for dataset in found.values())
             self._plan_cache(list(found.values()))
         step = _aligned(_FRAGMENT_BYTES // self._row_bytes, self._chunk_rows)
         self._starts = range(0, rows, step)
@@ -92,13 +103,19 @@ class HDF5File:
                 f"{self.location}: cannot read as HDF5 (truncated or damaged?): {error}"
             ) from error
 
-    def _find(self, file: h5py.File) -> list[str]:
-        """Choose the only 2-D numeric data set, or else all 1-D ones if they are equally long."""
+    def _find(self, file: h5py.File, *, text: bool) -> list[str]:
+        """Choose the only 2-D numeric data set, or else all 1-D ones if they are equally long.
+
+        Where text is asked for, all 1-D ones of text if there are any: which one, is not chosen here.
+        """
         found, links = dict(_walk(file)), []
         if not self._allow_external:
             links = [f"{name} (a link)" for name in file if not _is_hard(file, name)]
-        tables = [name for name, (shape, number) in found.items() if number and len(shape) == 2]
-        vectors = [name for name, (shape, number) in found.items() if number and len(shape) == 1]
+        tables = [name for name, (shape, kind) in found.items() if kind == "number" and len(shape) == 2]
+        vectors = [name for name, (shape, kind) in found.items() if kind == "number" and len(shape) == 1]
+        texts = [name for name, (shape, kind) in found.items() if kind == "text" and len(shape) == 1]
+        if text and texts:
+            tables, vectors = [], texts
         if len(tables) == 1:
             return tables
         if not tables and vectors and len({found[name][0] for name in vectors}) == 1:
@@ -164,6 +181,12 @@ class HDF5File:
         """Return the width of a data set; it is always known here."""
         return self.fields[name].width or 0
 
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a data set of text takes, from its first strings."""
+        with self._open() as file, _damage(f"{self.location}"):
+            first = self._guarded(file, name)[:TEXT_ROWS]
+        return text_memory(sum(map(len, first)) / max(len(first), 1))
+
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
@@ -172,7 +195,7 @@ class HDF5File:
         begin = self._starts[index]
         end = begin + self.fragment_rows[index]
         step = batch_rows
-        if not self._keeps_chunks:
+        if not self._keeps_chunks and not self._variable:
             step = max(self._long_read_bytes // self._row_bytes, batch_rows)
         elif self._chunk_rows <= batch_rows:
             step = _aligned(batch_rows, self._chunk_rows)
@@ -183,10 +206,27 @@ class HDF5File:
                 datasets = opened or (self._guarded(file, name) for name in names)
                 with _damage(self.where(index)):
                     values = [dataset[start : min(start + step, end)] for dataset in datasets]
+                first = start
                 for batch in _cut(values, batch_rows):
                     weight_values = batch.pop() if weights is not None else None
+                    for i, column in enumerate(columns):
+                        if column.text:
+                            batch[i] = self._decoded(batch[i], column.name, first)
+                    first += len(batch[0])
                     yield Batch(batch, weight_values, [0] * len(names))
                 del values  # before the next are read
+
+    def _decoded(self, values: NDArray[Any], name: str, first: int) -> NDArray[Any]:
+        """Return bytes as strings; ASCII is UTF-8 too, and what says so may be wrong."""
+        texts = np.empty(len(values), object)
+        try:
+            texts[:] = [text.decode() for text in values.tolist()]
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{self.location}, data set {name!r}, rows {first}–{first + len(values) - 1}: "
+                f"holds text that is not valid UTF-8: {error}"
+            ) from error
+        return texts
 
 
 def _cut(values: list[NDArray[Any]], batch_rows: int) -> Iterator[list[NDArray[Any]]]:
@@ -213,20 +253,28 @@ def _aligned(rows: int, chunk_rows: int) -> int:
     return max(chunk_rows, rows // chunk_rows * chunk_rows, 1)
 
 
+def _item_bytes(dataset: h5py.Dataset) -> int:
+    return _REFERENCE_BYTES if dataset.dtype.kind == "O" else int(dataset.dtype.itemsize)
+
+
 def _row_bytes(dataset: h5py.Dataset) -> int:
-    return int(dataset.dtype.itemsize * math.prod(dataset.shape[1:]))
+    return _item_bytes(dataset) * int(math.prod(dataset.shape[1:]))
 
 
 def _chunk_bytes(dataset: h5py.Dataset) -> int:
-    return int(dataset.dtype.itemsize * math.prod(dataset.chunks)) if dataset.chunks else 0
+    return _item_bytes(dataset) * int(math.prod(dataset.chunks)) if dataset.chunks else 0
 
 
 def _chunks_across(dataset: h5py.Dataset) -> int:
     return -(-dataset.shape[1] // dataset.chunks[1]) if dataset.chunks and dataset.ndim == 2 else 1
 
 
-def _is_number(dataset: h5py.Dataset) -> bool:
-    return _type(dataset)[0] in "biuf"
+def _kind(dataset: h5py.Dataset) -> str:
+    """Say whether a data set holds number, text or something else."""
+    kind = _type(dataset)[0]
+    if kind in "biuf":
+        return "number"
+    return "text" if kind in "SO" and h5py.check_string_dtype(dataset.dtype) else "else"
 
 
 def _type(dataset: h5py.Dataset) -> tuple[str, str]:
@@ -239,8 +287,9 @@ def _type(dataset: h5py.Dataset) -> tuple[str, str]:
 
 def _field(dataset: h5py.Dataset) -> Field:
     text = f"{_type(dataset)[1]} {dataset.shape}"
-    if not _is_number(dataset):
-        return Field(text, width=0, left_out=text)
+    if _kind(dataset) != "number":
+        is_text = _kind(dataset) == "text" and dataset.ndim == 1
+        return Field(text, width=0, left_out=text, text=is_text)
     return Field(text, width=1 if dataset.ndim == 1 else dataset.shape[1])
 
 
@@ -248,8 +297,8 @@ def _is_hard(group: h5py.Group, name: str) -> bool:
     return isinstance(group.get(name, getlink=True), h5py.HardLink)
 
 
-def _walk(file: h5py.File) -> Iterator[tuple[str, tuple[tuple[int, ...], bool]]]:
-    """Yield name, shape and whether numeric, of the data sets reachable by hard links."""
+def _walk(file: h5py.File) -> Iterator[tuple[str, tuple[tuple[int, ...], str]]]:
+    """Yield name, shape and kind of the data sets reachable by hard links."""
     pending = [("", file)]
     seen: set[tuple[int, int]] = set()
     while pending and len(seen) < _MAX_OBJECTS:  # groups upon groups cannot keep us for ever
@@ -265,4 +314,4 @@ def _walk(file: h5py.File) -> Iterator[tuple[str, tuple[tuple[int, ...], bool]]]
             if isinstance(node, h5py.Group):
                 pending.append((f"{path}{name}/", node))
             elif isinstance(node, h5py.Dataset) and node.shape is not None:
-                yield f"{path}{name}", (node.shape, _is_number(node))
+                yield f"{path}{name}", (node.shape, _kind(node))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from nysketch.basis import Column
 from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of, list_width
-from nysketch.sources.base import Batch, Field, names_of
+from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
 
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
@@ -19,6 +19,8 @@ from nysketch.sources.location import Location
 _READ_AHEAD_BYTES = 4 << 20
 # An estimate of what a reader holds: pages and dictionaries, and buffers for every column.
 _PAGES_BYTES, _COLUMN_BYTES, _MOST_COLUMNS = 16 << 20, 64 << 10, 2048
+# How often pyarrow holds the strings of a dictionary, as measured.
+_DICTIONARY_COPIES = 5
 
 
 # The file each thread read last, still open: the next row group is most likely in it too, and parsing
@@ -89,6 +91,17 @@ class ParquetFile:
                 f"{self.location}: cannot read column {name!r} (truncated or damaged?): {error}"
             ) from error
         return 0
+
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a column of text takes, from the largest row group."""
+        rows = max(self.fragment_rows)
+        with self._open() as file:
+            group = file.metadata.row_group(self.fragment_rows.index(rows))
+            columns = [group.column(i) for i in range(group.num_columns)]
+        size = sum(column.total_uncompressed_size for column in columns if column.path_in_schema == name)
+        # What was a dictionary when it was written is stored with all of it in one page.
+        is_dictionary = pa.types.is_dictionary(self._schema.field(name).type)
+        return text_memory(size / max(rows, 1)) + (_DICTIONARY_COPIES * size if is_dictionary else 0)
 
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int

@@ -53,7 +53,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 import nysketch  # noqa: E402
-from nysketch import tiles  # noqa: E402
+from nysketch.tiles import gaussian  # noqa: E402
 
 CHUNK = 8192
 Sums = Callable[[Iterator[Any]], Any]
@@ -140,7 +140,7 @@ def numpy_sums(basis: nysketch.Basis) -> Sums:
 
 def floor_seconds(basis: nysketch.Basis, rows: int, repeat: int) -> tuple[float, float]:
     """Return CPU seconds of the matrix product alone and of the exponential and sum alone."""
-    summer = tiles.KernelSummer(basis, blocks=1, seed=0, precision="float32")
+    summer = gaussian.GaussianTiles(basis, np.full(basis.d, basis.kernel.bandwidth))
     ws = summer.workspace(summer.tile_rows)
     rng = np.random.default_rng(0)
     ws.packed[:-1] = 0.1 * rng.standard_normal(ws.packed[:-1].shape)
@@ -158,7 +158,7 @@ def floor_seconds(basis: nysketch.Basis, rows: int, repeat: int) -> tuple[float,
         for _ in range(count):
             np.matmul(left, right, out=ws.tile)
             start = time.process_time()
-            tiles._add_tile(ws.tile, blocks, weights, sums)
+            gaussian._add_tile(ws.tile, blocks, weights, sums)
             spent += time.process_time() - start
         return spent
 

@@ -1,4 +1,7 @@
-"""The same table as every kind of source there is: KINDS maps a name to a function (table, folder) → data."""
+"""The same table as every kind of source there is: KINDS maps a name to a function (table, folder) → data.
+
+TEXT_KINDS does so for a table of one column of text.
+"""
 
 import io
 from types import SimpleNamespace
@@ -127,6 +130,25 @@ def as_stdin(table):
     return SimpleNamespace(buffer=io.BytesIO(sink.getvalue()))
 
 
+def hdf5_fixed(table, folder):
+    encoded = np.array([text.encode() for text in table[0].to_pylist()])
+    with h5py.File(folder / "fixed.h5", "w") as file:
+        file.create_dataset(table.column_names[0], data=encoded, chunks=(96,), compression="gzip")
+    return str(folder / "fixed.h5")
+
+
+def numpy_objects(table, folder):
+    return table[0].to_numpy()
+
+
+def numpy_strings(table, folder):
+    return np.array(table[0].to_pylist())[:, None]
+
+
+def numpy_batches(table, folder):
+    return iter(np.array_split(numpy_objects(table, folder), 7))
+
+
 FILES = (
     parquet,
     parts,
@@ -143,3 +165,8 @@ FILES = (
 REREADABLE = (*FILES, numpy_array, arrow_table)
 STREAMS = (capsule, reader, arrays, record_batches, stdin)
 KINDS = {make.__name__: make for make in (*REREADABLE, *STREAMS)}
+
+TEXT_FILES = (parquet, parts, directory, glob, hive, uri, feather, csv, hdf5_vectors, hdf5_fixed)
+TEXT_REREADABLE = (*TEXT_FILES, numpy_objects, numpy_strings, arrow_table)
+TEXT_STREAMS = (capsule, reader, numpy_batches, record_batches, stdin)
+TEXT_KINDS = {make.__name__: make for make in (*TEXT_REREADABLE, *TEXT_STREAMS)}

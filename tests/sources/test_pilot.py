@@ -6,6 +6,7 @@ import pytest
 
 from nysketch.basis import Basis, Column
 from nysketch.errors import InputError, InvalidRowsError, UsageError
+from nysketch.fitting import BasisOptions
 from nysketch.pilot import draw_rows, fit_basis, read_pilot
 from nysketch.sources import open_source
 
@@ -102,36 +103,36 @@ def sparse(valid, rows=20_000):
 
 
 def test_mostly_null_rows_still_give_all_landmarks():
-    basis = fit_basis(open_source(sparse(10)), m=200, pilot_rows=200, nulls="drop")
+    basis = fit_basis(open_source(sparse(10)), BasisOptions(m=200, pilot_rows=200), nulls="drop")
     assert basis.m == 200
     assert (basis.landmarks % 10 == 0).all()
 
 
 def test_hardly_any_complete_rows_give_as_many_landmarks_as_there_are():
-    basis = fit_basis(open_source(sparse(5000)), m=100, pilot_rows=100, nulls="drop")
+    basis = fit_basis(open_source(sparse(5000)), BasisOptions(m=100, pilot_rows=100), nulls="drop")
     assert sorted(basis.landmarks[:, 0]) == [0, 5000, 10_000, 15_000]
 
 
 def test_looking_for_complete_rows_ends_somewhere(monkeypatch):
     monkeypatch.setattr("nysketch.pilot._MAX_DRAWN", 1000)
-    basis = fit_basis(open_source(sparse(100)), m=50, pilot_rows=50, nulls="drop")
+    basis = fit_basis(open_source(sparse(100)), BasisOptions(m=50, pilot_rows=50), nulls="drop")
     assert 1 <= basis.m < 50
 
 
 def test_nulls_are_an_error_unless_dropped():
     with pytest.raises(InvalidRowsError, match="--nulls drop"):
-        fit_basis(open_source(sparse(10)), m=10)
+        fit_basis(open_source(sparse(10)), BasisOptions(m=10))
 
 
 def test_only_null_rows_are_an_input_error():
     table = pa.table({"x": pa.array([None] * 1000, pa.float64())})
     with pytest.raises(InputError, match="all 1,000 rows hold nulls"):
-        fit_basis(open_source(table), m=10, nulls="drop")
+        fit_basis(open_source(table), BasisOptions(m=10), nulls="drop")
 
 
 def test_a_stream_has_no_pilot():
     with pytest.raises(UsageError, match=r"can be read only once.*--basis"):
-        fit_basis(open_source(iter([np.ones((10, 2))])), m=2)
+        fit_basis(open_source(iter([np.ones((10, 2))])), BasisOptions(m=2))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_stream_has_no_pilot():
 )
 def test_impossible_wishes_are_usage_errors(rows, options):
     with pytest.raises(UsageError):
-        fit_basis(open_source(rows), **options)
+        Basis.fit(rows, **options)
 
 
 def test_fit_takes_landmarks_from_the_rows_and_scales_by_them(rows):

@@ -1,0 +1,343 @@
+"""From pilot rows to a basis: scaling, kernel, landmarks or frequencies, and how good they are.
+
+Where the pilot rows come from is pilot.py's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from nysketch import landmarks, quality
+from nysketch.basis import DRAWS, SCALINGS, Basis, Column, FourierBasis, NystromBasis, require_seed
+from nysketch.errors import InputError, UsageError
+from nysketch.kernels import Floats, Gaussian, Kernel, KernelOptions, Rows
+
+log = logging.getLogger("nysketch")
+
+Progress = Callable[[int, int], None]
+
+AUTO = "auto"
+FEATURES = ("nystrom", "fourier")
+DEFAULT_LANDMARKS = 1000
+DEFAULT_CAP = quality.MEASURED_UP_TO
+DEFAULT_SAMPLING = "kmeans++"
+_FIRST_TRY = 125  # landmarks, where their number is to be found
+
+# Largest scaled value of a landmark; divided by the smallest bandwidth it can still be squared.
+LARGEST = 1e100
+
+# Rows of the pilot that take no part in the choice of landmarks, so that they can judge it. To find the
+# number of landmarks takes more: at 4000 rows the noise of the estimate is 1/4000 of a kernel value.
+_HELD_OUT = 2000
+_HELD_OUT_FOR_AUTO = 4000
+_SHARE_HELD_OUT = 5
+
+# Streams of random numbers; landmarks.py uses those before.
+_FREQUENCIES, _SPLIT = 7, 8
+
+
+@dataclass(frozen=True)
+class BasisOptions:
+    """How to make a basis when none is given.
+
+    `m` is a number or "auto", which finds one up to `max_landmarks`. `kernel`, `bandwidth`, `degree`,
+    `offset`, `length`, `decay` and `groups` are those of `nysketch.kernels.KernelOptions`.
+    """
+
+    m: int | str = DEFAULT_LANDMARKS
+    max_landmarks: int = DEFAULT_CAP
+    features: str = "nystrom"
+    frequencies: str = "gaussian"
+    sampling: str = DEFAULT_SAMPLING
+    scaling: str = "standard"
+    kernel: str | Mapping[str, str] = "gaussian"
+    bandwidth: str | Mapping[str, str] = "median"
+    degree: int = 2
+    offset: float = 1.0
+    length: int = 3
+    decay: float = 0.5
+    groups: Mapping[str, Sequence[str]] | None = None
+    pilot_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("scaling", self.scaling, SCALINGS),
+            ("sampling", self.sampling, landmarks.SAMPLINGS),
+            ("features", self.features, FEATURES),
+            ("frequencies", self.frequencies, DRAWS),
+        ):
+            if value not in known:
+                raise UsageError(f"{what} must be one of {', '.join(known)}, not {value!r}")
+        if isinstance(self.m, str) and self.m != AUTO:
+            raise UsageError(f"the number of landmarks must be a number or 'auto', not {self.m!r}")
+        if self.most < 1:
+            raise UsageError(f"the number of landmarks must be at least 1, not {self.most}")
+        if self.pilot_rows is not None and self.pilot_rows < 1:
+            raise UsageError(f"the pilot must have at least 1 row, not {self.pilot_rows}")
+        if not isinstance(self.bandwidth, str | Mapping):
+            numbers = self.bandwidth if isinstance(self.bandwidth, Sequence) else [self.bandwidth]
+            object.__setattr__(self, "bandwidth", ",".join(map(str, numbers)))
+        if self.groups is not None:
+            groups = {name: [*columns] for name, columns in self.groups.items()}
+            object.__setattr__(self, "groups", groups)
+        self.kernel_options()  # complains about the rest
+        if self.features == "fourier":
+            self._require_fourier()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> BasisOptions:
+        """Make options from keyword arguments; name the one that does not exist."""
+        known = {field.name for field in fields(cls)}
+        for name in options:
+            if name not in known:
+                raise UsageError(f"there is no option {name!r} for making a basis")
+        return cls(**options)
+
+    def _require_fourier(self) -> None:
+        if self.kernel != Gaussian.name or self.groups or "," in str(self.bandwidth):
+            raise UsageError("Fourier features are for the gaussian kernel with one bandwidth")
+        if self.m == AUTO:
+            raise UsageError("'auto' is for landmarks: say how many Fourier features there shall be")
+        if self.most % 2:
+            raise UsageError(f"Fourier features come in pairs: their number must be even, not {self.m}")
+
+    @property
+    def most(self) -> int:
+        """The number of landmarks, or the largest that 'auto' may choose."""
+        return self.max_landmarks if isinstance(self.m, str) else self.m
+
+    @property
+    def text(self) -> bool:
+        """Whether the kernel is one of strings."""
+        return self.kernel_options().text
+
+    def columns_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the columns a source must have for this basis, where the user named `columns` or none."""
+        if not self.groups:
+            return columns
+        if columns:
+            raise UsageError("the groups say which columns to read: leave out --columns")
+        return [name for names in self.groups.values() for name in names]
+
+    def kernel_options(self) -> KernelOptions:
+        """Return the kernel that was asked for."""
+        return KernelOptions(
+            self.kernel, self.bandwidth, self.degree, self.offset, self.length, self.decay, self.groups
+        )
+
+
+def fit_rows(
+    rows: Rows,
+    columns: Sequence[Column],
+    options: BasisOptions,
+    *,
+    seed: int = 0,
+    of_rows: int | None = None,
+    progress: Progress | None = None,
+) -> Basis:
+    """Make a basis from pilot rows (all finite, in the data's units) of a table of `of_rows` rows."""
+    from threadpoolctl import threadpool_limits
+
+    if not len(rows):
+        raise InputError("there are no rows to choose landmarks from")
+    require_seed(seed)
+    # With one thread: the last bits of sums may depend on their number, and the choice of landmarks on them.
+    with threadpool_limits(1):
+        return _Fit(rows, tuple(columns), options, seed, of_rows or len(rows), progress).basis()
+
+
+class _Fit:
+    """One basis in the making."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        columns: tuple[Column, ...],
+        options: BasisOptions,
+        seed: int,
+        of_rows: int,
+        progress: Progress | None,
+    ) -> None:
+        self._rows, self._columns, self._options = rows, columns, options
+        self._seed, self._of_rows, self._progress = seed, of_rows, progress
+        text = columns[0].text
+        self._scaling = "none" if text else options.scaling
+        self._center, self._scale = np.zeros(1), np.ones(1)
+        self._scaled = rows
+        if not text:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._center, self._scale = _fit_scaling(rows, options.scaling)
+            _require_finite(self._center, self._scale, columns)
+            self._scaled = (rows - self._center) / self._scale
+            if np.abs(self._scaled).max() > LARGEST:
+                raise InputError(
+                    f"some column holds values beyond {LARGEST:g}, too large to take distances between. "
+                    "Leave it out with --exclude"
+                )
+        widths = {column.name: column.width for column in columns}
+        self._kernel: Kernel = options.kernel_options().fit(self._scaled, widths, seed)
+        self._candidates, self._held_out = self._split()
+
+    def _split(self) -> tuple[Any, Any]:
+        """Return the numbers of the rows to choose from, and of those to judge by."""
+        count = len(self._rows)
+        wanted = _HELD_OUT_FOR_AUTO if self._options.m == AUTO else _HELD_OUT
+        held_out = min(wanted, count - self._options.most, count // _SHARE_HELD_OUT)
+        if held_out < quality.FEWEST_ROWS:
+            return np.arange(count), np.arange(0)
+        order = np.random.default_rng([self._seed, _SPLIT]).permutation(count)
+        return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+    def basis(self) -> Basis:
+        if self._options.features == "fourier":
+            return self._with_origin(self._fourier(), {"frequencies": self._options.frequencies})
+        basis, report, tries = self._with_landmarks()
+        origin = {"sampling": self._options.sampling, "sampling_report": _rounded(report)}
+        return self._with_origin(basis, origin | ({"auto": tries} if tries else {}))
+
+    def _with_origin(self, basis: Basis, origin: dict[str, Any]) -> Basis:
+        from dataclasses import replace
+
+        measured = self._measure(basis)
+        origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
+        if measured is not None:
+            origin["held_out"] = _rounded(measured.describe())
+        return replace(basis, origin=origin)
+
+    def _measure(self, basis: Basis) -> quality.Quality | quality.FourierQuality | None:
+        if basis.m > quality.MEASURED_UP_TO and self._options.m != AUTO:
+            return None
+        held_out = self._scaled[self._held_out]
+        return quality.measure(basis, held_out, None, of_rows=self._of_rows, effective_dimension=False)
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "columns": self._columns,
+            "scaling": self._scaling,
+            "center": self._center,
+            "scale": self._scale,
+            "kernel": self._kernel,
+        }
+
+    def _fourier(self) -> FourierBasis:
+        assert isinstance(self._kernel, Gaussian)
+        rng = np.random.default_rng([self._seed, _FREQUENCIES])
+        count, d = self._options.most // 2, self._scaled.shape[1]
+        drawn = draw_frequencies(count, d, self._options.frequencies, rng)
+        return FourierBasis(
+            **self._common(), frequencies=drawn / self._kernel.bandwidth, draw=self._options.frequencies
+        )
+
+    def _choose(self, m: int) -> tuple[NystromBasis, dict[str, Any]]:
+        """Return a basis of m landmarks, or of fewer if there are no more different ones."""
+        candidates = self._scaled[self._candidates]
+        choice = landmarks.choose(
+            self._options.sampling, candidates, self._kernel, m, seed=self._seed, progress=self._progress
+        )
+        if choice.indices is None:
+            chosen = choice.rows * self._scale + self._center
+        else:
+            chosen = self._rows[self._candidates[choice.indices]]
+        basis = NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not np.isfinite(basis.magnitude):
+                raise InputError(
+                    f"some rows are too large for the kernel ({self._kernel}). "
+                    "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+                )
+        return basis, choice.report
+
+    def _with_landmarks(self) -> tuple[NystromBasis, dict[str, Any], list[dict[str, Any]]]:
+        if self._options.m != AUTO:
+            return *self._choose(self._options.most), []
+        tries: list[dict[str, Any]] = []
+        m = min(_FIRST_TRY, self._options.most)
+        while True:
+            basis, report = self._choose(m)
+            measured = self._measure(basis)
+            if not isinstance(measured, quality.Quality):
+                raise InputError(
+                    f"{len(self._rows):,} rows are too few to find the number of landmarks by: "
+                    "give it with -m"
+                )
+            tries.append(
+                _rounded(
+                    {
+                        "landmarks": basis.m,
+                        "projection_error": measured.projection_error,
+                        "projection_error_se": measured.projection_error_se,
+                        "sampling_error": measured.sampling_error,
+                    }
+                )
+            )
+            log.info(
+                "%d landmarks: projection error %.2g ± %.1g, sampling error %.2g",
+                basis.m,
+                measured.projection_error,
+                measured.projection_error_se,
+                measured.sampling_error,
+            )
+            # One standard error on the safe side: an estimate may be 0 by chance.
+            good = measured.projection_error + measured.projection_error_se <= measured.sampling_error
+            if good or basis.m < m or m == self._options.most:
+                return basis, report, tries
+            m = min(2 * m, self._options.most)
+
+
+def draw_frequencies(count: int, d: int, draw: str, rng: np.random.Generator) -> Floats:
+    """Draw frequencies for a kernel of bandwidth 1.
+
+    "gaussian" ones are the spectrum of the Gaussian kernel: in many dimensions all of nearly one length.
+    "adapted-radius" ones have lengths of density ∝ √(R² + R⁴/4) exp(−R²/2), which is where the features
+    of Gaussian mixtures change most with their parameters.
+    """
+    normal = rng.normal(size=(count, d))
+    if draw == "gaussian":
+        return normal
+    grid = np.linspace(0.0, 10.0, 10_001)  # exp(-50) of the mass is beyond
+    density = np.sqrt(grid**2 + grid**4 / 4) * np.exp(-(grid**2) / 2)
+    cumulative = np.cumsum(density)
+    radii = np.interp(rng.uniform(size=count), cumulative / cumulative[-1], grid)
+    lengths = np.linalg.norm(normal, axis=1)
+    return np.asarray(normal * (radii / np.where(lengths > 0, lengths, 1.0))[:, None])
+
+
+def _rounded(value: Any) -> Any:
+    """Round numbers to six digits: all that they can mean, and no more than every machine agrees on."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) -> None:
+    names = [column.name for column in columns for _ in range(column.width)]
+    for name, c, s in zip(names, center, scale, strict=True):
+        if not (np.isfinite(c) and np.isfinite(s)):
+            raise InputError(
+                f"column {name!r} holds values too large to scale by: leave it out with --exclude {name}, "
+                "or use --scale none"
+            )
+
+
+def _fit_scaling(rows: Floats, scaling: str) -> tuple[Floats, Floats]:
+    """Return centre and scale of each feature; a constant feature keeps its own units."""
+    d = rows.shape[1]
+    if scaling == "none":
+        return np.zeros(d), np.ones(d)
+    if scaling == "standard":
+        center, scale = rows.mean(axis=0), rows.std(axis=0)
+    else:
+        lower, center, upper = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
+        scale = (upper - lower) / 1.3489795003921634  # of a Gaussian, this is its deviation
+        # Half of the values equal: the quartiles see no spread, the deviation may.
+        scale = np.where(scale > 0, scale, rows.std(axis=0))
+    # The deviation of a constant column is rounding noise of its mean, not zero.
+    varies = scale > 1e-12 * np.abs(rows).max(axis=0)
+    return center, np.where(varies, scale, 1.0)

@@ -1,0 +1,172 @@
+"""Kernels of strings: shared substrings (spectrum), shared subsequences with gaps (subsequence).
+
+Both are normalised, k(x, x) = 1; a string too short to have what is compared has k = 0 with everything.
+Strings are compared by code point, with nothing folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.errors import UsageError
+from nysketch.kernels.base import Floats, Rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+LONGEST = 32
+
+
+@dataclass(frozen=True)
+class _OfStrings:
+    """What the kernels of strings have in common."""
+
+    length: int
+
+    name: ClassVar[str]
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= LONGEST:
+            raise UsageError(
+                f"the length of substrings must be between 1 and {LONGEST} characters, not {self.length}"
+            )
+
+    def gradient(self, X: Rows, Y: Rows, coefficients: Floats) -> Floats:
+        """Raise a UsageError: there is nothing between two strings."""
+        raise UsageError(f"the {self.name} kernel has no gradient: strings do not change little by little")
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name, "length": self.length}
+
+
+@dataclass(frozen=True)
+class Spectrum(_OfStrings):
+    """The cosine between the counts of all substrings of `length` characters."""
+
+    name: ClassVar[str] = "spectrum"
+
+    def __call__(self, X: Rows, Y: Rows) -> Floats:
+        grams_x, grams_y = self._grams(X), self._grams(Y)
+        vocabulary = np.unique(grams_y[1])
+        # Substrings that Y does not have count for the norms only.
+        shared: csr_array = _counts(*grams_x, len(X), vocabulary) @ _counts(*grams_y, len(Y), vocabulary).T
+        norms_x, norms_y = self._norms(*grams_x, len(X)), self._norms(*grams_y, len(Y))
+        return np.asarray(shared.toarray() * _inverse(norms_x)[:, None] * _inverse(norms_y))
+
+    def diagonal(self, X: Rows) -> Floats:
+        return np.array([len(text) >= self.length for text in X], np.float64)
+
+    def _grams(self, X: Rows) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Return row number and key of every substring of every string.
+
+        Keys are 64-bit hashes: that two of a million substrings share one has a chance of 1 in 10⁷.
+        """
+        codes, lengths = code_points(X)
+        keys = np.zeros(max(0, len(codes) - self.length + 1), np.uint64)
+        for offset in range(self.length):
+            keys = _mixed(keys ^ codes[offset : offset + len(keys)])
+        row_of = np.repeat(np.arange(len(X)), lengths)
+        # A window that starts in one string and ends in the next is a substring of neither.
+        inside = row_of[: len(keys)] == row_of[self.length - 1 :]
+        return row_of[: len(keys)][inside], keys[inside]
+
+    def _norms(self, row_of: NDArray[np.int64], keys: NDArray[np.uint64], rows: int) -> Floats:
+        own = np.unique(keys)
+        squares: csr_array = _counts(row_of, keys, rows, own) ** 2
+        return np.asarray(np.sqrt(squares.sum(axis=1))).ravel()
+
+    def __str__(self) -> str:
+        return f"spectrum of substrings of {self.length} characters"
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread words over all 64 bits, one to one (splitmix64)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _counts(
+    row_of: NDArray[np.int64], keys: NDArray[np.uint64], rows: int, vocabulary: NDArray[np.uint64]
+) -> csr_array:
+    """Return how often each string has each key of the (sorted) vocabulary."""
+    from scipy.sparse import csr_array
+
+    if not len(vocabulary):
+        return csr_array((rows, 1))
+    place = np.minimum(np.searchsorted(vocabulary, keys), len(vocabulary) - 1)
+    known = vocabulary[place] == keys
+    ones = np.ones(int(known.sum()))
+    return csr_array((ones, (row_of[known], place[known])), shape=(rows, len(vocabulary)))
+
+
+@dataclass(frozen=True)
+class Subsequence(_OfStrings):
+    """Gap-weighted subsequences of `length` characters (Lodhi et al. 2002).
+
+    Every common subsequence counts decay^(span in x + span in y): a gap costs as much as a character.
+    """
+
+    decay: float = 0.5
+
+    name: ClassVar[str] = "subsequence"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.decay <= 1:
+            raise UsageError(f"the decay must be above 0 and at most 1, not {self.decay!r}")
+
+    def __call__(self, X: Rows, Y: Rows) -> Floats:
+        values = self._weights(X, Y)
+        return values * _inverse(np.sqrt(self._own(X)))[:, None] * _inverse(np.sqrt(self._own(Y)))
+
+    def diagonal(self, X: Rows) -> Floats:
+        return np.array([len(text) >= self.length for text in X], np.float64)
+
+    def _weights(self, X: Rows, Y: Rows) -> Floats:
+        from nysketch.kernels.subsequences import subsequence_weights  # loads the compiler
+
+        return np.asarray(subsequence_weights(_coded(X), _padded(_coded(Y)), self.length, self.decay))
+
+    def _own(self, X: Rows) -> Floats:
+        """Return the kernel of each string with itself, before it is normalised."""
+        return np.array([self._weights(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(len(X))])
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"decay": self.decay}
+
+    def __str__(self) -> str:
+        return f"subsequences of {self.length} characters, decay {self.decay:g}"
+
+
+def code_points(X: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the characters of all strings one after the other as numbers, and the strings' lengths."""
+    codes = np.frombuffer("".join(X).encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
+    return codes, np.array([len(text) for text in X], np.int64)
+
+
+def _coded(X: Rows) -> Sequence[NDArray[np.uint32]]:
+    return [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4") for text in X]
+
+
+# No character has this code: what strings of different lengths are filled up with.
+_NOTHING = np.uint32(0xFFFFFFFF)
+
+
+def _padded(coded: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    padded = np.full((len(coded), max((len(x) for x in coded), default=0)), _NOTHING)
+    for row, x in zip(padded, coded, strict=True):
+        row[: len(x)] = x
+    return padded
+
+
+def _inverse(norms: Floats) -> Floats:
+    """1 / norm, and 0 for the norm 0."""
+    return np.asarray(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0))

@@ -1,0 +1,402 @@
+"""How good is a sketch? Residuals, projection error against sampling error, and what to do about it.
+
+All of it is measured on rows that had no say in the choice of landmarks: a held-out part of the pilot when
+a basis is made, the sample that every sketch carries afterwards.
+
+The residual of a row, √(k(x,x) − k_Z(x,x)), is how far it is from what the landmarks can express. The
+projection error |μ̂ − μ̂_m| is the same for the mean of all rows, usually far smaller, because residuals
+point in all directions; its square is the mean of h(x, y) = k(x,y) − k_Z(x,y) over all pairs of rows, and
+the mean over pairs of sampled rows (a U-statistic) estimates it with a known standard error. It is enough
+for it to be below the sampling error, which n rows have in any case, with any number of landmarks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis, require_landmarks
+from nysketch.errors import IncompatibleError, InputError
+from nysketch.kernels import Floats, Rows
+from nysketch.sketches import Sketch
+
+QUANTILES = {"median": 0.5, "95%": 0.95, "99%": 0.99, "max": 1.0}
+
+# Fewer rows than this say nothing about pairs of rows.
+FEWEST_ROWS = 20
+
+# Beyond so many landmarks, the eigenvectors of the kernel matrix take minutes and more memory than a pass:
+# then quality is measured only where it is asked for.
+MEASURED_UP_TO = 2000
+
+# The rows of h at a time: 512 × 2000 values are 8 MB.
+_STEP = 512
+
+# Old landmarks no longer cover new rows when more than this share is beyond 99 % of the old residuals, or
+# when the mean residual has grown by more than this factor.
+UNCOVERED_SHARE = 0.05
+GROWN = 1.25
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What sampled rows say about landmarks; `rows` were measured and stand for `of_rows`."""
+
+    rows: int
+    of_rows: int
+    landmarks: int
+    rank: int
+    mean_residual: float
+    mean_residual_se: float
+    residual_quantiles: dict[str, float]
+    mean_norm: float  # of √k(x,x), which residuals are shares of; 1 for most kernels
+    mean_kernel: float  # between different rows
+    projection_error: float
+    projection_error_se: float
+    sampling_error: float
+    effective_dimension: float | None  # at λ = 1/n; None if it was not asked for
+    enough: bool | None  # None: cannot be told
+    landmarks_needed: int | None
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON, and the advice."""
+        return asdict(self) | {"advice": self.advice()}
+
+    def advice(self) -> list[str]:
+        """Say in plain words whether there are enough landmarks and whether the bandwidth is sensible."""
+        found = (
+            f"the projection error {self.projection_error:.2g} ± {self.projection_error_se:.1g} is "
+            f"{{}} the sampling error {self.sampling_error:.2g} of {self.of_rows:,} rows"
+        )
+        if self.enough:
+            sentences = [f"Enough landmarks: {found.format('below')}."]
+        elif self.enough is None:
+            sentences = [
+                f"Probably enough landmarks: {found.format('within its own uncertainty of')}, "
+                f"and {self.rows:,} sampled rows cannot tell them apart."
+            ]
+        else:
+            more = (
+                f"About {self.landmarks_needed:,} would be enough (-m {self.landmarks_needed})."
+                if self.landmarks_needed is not None
+                else "More of them help too slowly to say how many would be enough."
+            )
+            sentences = [f"Too few landmarks: {found.format('above')}. {more}"]
+        if self.mean_kernel > 0.95 * self.mean_norm**2:
+            sentences.append(
+                f"The kernel hardly tells rows apart (mean value {self.mean_kernel:.3g}): "
+                "try a smaller --bandwidth."
+            )
+        elif self.rank < self.landmarks / 2:
+            sentences.append(
+                f"The landmarks span only {self.rank} dimensions: fewer of them would do, "
+                "or a smaller --bandwidth would show more."
+            )
+        elif self.mean_residual > 0.9 * self.mean_norm:
+            sentences.append(
+                f"Most rows are unlike all landmarks (mean residual {self.mean_residual:.2f}): "
+                "try a larger --bandwidth."
+            )
+        return sentences
+
+
+@dataclass(frozen=True)
+class FourierQuality:
+    """How far Fourier features are from their kernel, on pairs of sampled rows."""
+
+    rows: int
+    kernel_error: float  # root of the mean squared error of k(x, y)
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON, and the advice."""
+        return asdict(self) | {"advice": self.advice()}
+
+    def advice(self) -> list[str]:
+        """Say it in plain words."""
+        return [
+            f"Kernel values are off by {self.kernel_error:.2g} (root mean square on {self.rows:,} rows); "
+            "four times as many features halve that."
+        ]
+
+
+def measure(
+    basis: Basis,
+    scaled: Rows,
+    weights: Floats | None,
+    *,
+    of_rows: int,
+    effective_dimension: bool = True,
+) -> Quality | FourierQuality | None:
+    """Measure a basis on scaled rows that stand for `of_rows`; None if these are too few to say."""
+    from threadpoolctl import threadpool_limits
+
+    if weights is not None:
+        scaled, weights = scaled[weights > 0], weights[weights > 0]
+    if len(scaled) < FEWEST_ROWS:
+        return None
+    if scaled.dtype != object:
+        scaled = scaled.astype(np.float64)
+    shares = np.ones(len(scaled)) if weights is None else weights / weights.mean()
+    # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.
+    with threadpool_limits(1):
+        if isinstance(basis, FourierBasis):
+            return _measure_fourier(basis, scaled)
+        assert isinstance(basis, NystromBasis)
+        return _measure_landmarks(basis, scaled, shares, max(of_rows, len(scaled)), effective_dimension)
+
+
+def _measure_landmarks(
+    basis: NystromBasis, X: Rows, shares: Floats, of_rows: int, with_dimension: bool
+) -> Quality:
+    n, s = of_rows, len(X)
+    features = _features(basis, X)
+    squared_norms = basis.kernel.diagonal(X)
+    residuals = _residuals(squared_norms, features)
+    pairs = _PairMeans(basis, X, features, shares)
+    # Of all n² pairs, so many are a row with itself.
+    own = float((shares**2).mean()) / n
+    squared_error = (1 - own) * pairs.mean_h + own * float((shares * residuals**2).mean())
+    # The larger the part of the table that was sampled, the less is left to chance.
+    variance = pairs.variance_h * (1 - s / n)
+    squared_sampling = max(0.0, float((shares * squared_norms).mean()) - pairs.mean_k) * own
+    enough = _enough(squared_error, math.sqrt(variance), squared_sampling)
+    error, error_se = _root(squared_error, math.sqrt(variance))
+    mean, mean_se = _weighted_mean(residuals, shares, share_left=1 - s / n)
+    needed = None
+    if enough is False:
+        needed = _landmarks_needed(basis, X, shares, pairs.mean_k, squared_error, squared_sampling)
+    return Quality(
+        rows=s,
+        of_rows=n,
+        landmarks=basis.m,
+        rank=basis.rank,
+        mean_residual=mean,
+        mean_residual_se=mean_se,
+        residual_quantiles=_quantiles(residuals, shares),
+        mean_norm=float((shares * np.sqrt(squared_norms)).mean()),
+        mean_kernel=pairs.mean_k,
+        projection_error=error,
+        projection_error_se=error_se,
+        sampling_error=math.sqrt(squared_sampling),
+        effective_dimension=_effective_dimension(basis, X, shares, n) if with_dimension else None,
+        enough=enough,
+        landmarks_needed=needed,
+    )
+
+
+def _features(basis: Basis, X: Rows) -> Floats:
+    """Return the features of rows, without the values of all of them at all landmarks at once."""
+    features = np.empty((len(X), basis.rank))
+    for start in range(0, len(X), _STEP):
+        part = slice(start, start + _STEP)
+        features[part] = basis.to_features(basis.evaluate(X[part]))
+    return features
+
+
+class _PairMeans:
+    """Means over pairs of different rows of k and of h = k − k_Z, and the variance of the latter."""
+
+    def __init__(self, basis: NystromBasis, X: Rows, features: Floats, shares: Floats) -> None:
+        s = len(X)
+        sums_k, sums_h, squares_h = np.empty(s), np.empty(s), np.empty(s)
+        for start in range(0, s, _STEP):
+            part = slice(start, start + _STEP)
+            k = basis.kernel(X[part], X)
+            h = k - features[part] @ features.T
+            rows = np.arange(len(k))
+            k[rows, start + rows] = h[rows, start + rows] = 0.0
+            sums_k[part], sums_h[part] = k @ shares, h @ shares
+            h *= shares
+            squares_h[part] = (h**2).sum(axis=1) * shares[part] ** 2
+        others = shares.sum() - shares
+        pairs = float(shares @ others)
+        self.mean_k = float(shares @ sums_k) / pairs
+        self.mean_h = float(shares @ sums_h) / pairs
+        # Hoeffding: the variance of a U-statistic is 4 ζ₁/s + 2 ζ₂/s², where ζ₁ belongs to the means over
+        # partners of each row; these vary by ζ₂/s on their own account, which is taken off again.
+        influence = 2 * shares * (sums_h / others - self.mean_h)
+        pair_variance = max(0.0, float(squares_h.sum()) / (s * (s - 1)) - self.mean_h**2)
+        noise = 2 * pair_variance / (s * (s - 1))
+        self.variance_h = max(float((influence**2).mean()) / s - noise, noise)
+
+
+def _root(square: float, se: float) -> tuple[float, float]:
+    """Return the root of an estimated square, which may be negative, and the standard error of the root."""
+    root = math.sqrt(max(square, 0.0))
+    return root, math.sqrt(max(square, 0.0) + se) - root
+
+
+def _enough(squared_error: float, se: float, squared_sampling: float) -> bool | None:
+    if squared_error + 2 * se <= squared_sampling:
+        return True
+    return False if squared_error - 2 * se > squared_sampling else None
+
+
+def _weighted_mean(values: Floats, shares: Floats, *, share_left: float) -> tuple[float, float]:
+    mean = float((shares * values).mean())
+    variance = float((shares**2 * (values - mean) ** 2).mean()) / len(values)
+    return mean, math.sqrt(variance * share_left)
+
+
+def _quantiles(values: Floats, shares: Floats) -> dict[str, float]:
+    order = np.argsort(values)
+    cumulative = np.cumsum(shares[order]) / shares.sum()
+    # The smallest value that at least this share of the rows does not exceed.
+    at = np.minimum(np.searchsorted(cumulative, list(QUANTILES.values()), side="left"), len(values) - 1)
+    return dict(zip(QUANTILES, values[order][at].tolist(), strict=True))
+
+
+def _effective_dimension(basis: NystromBasis, X: Rows, shares: Floats, n: int) -> float:
+    """N(λ) = tr C(C + λ)⁻¹ at λ = k(x,x)/n; the sample has no more dimensions than rows."""
+    from scipy.linalg import eigh
+
+    roots = np.sqrt(shares)
+    K = basis.kernel(X, X) * roots[:, None] * roots
+    eigenvalues = np.maximum(eigh(K, eigvals_only=True, overwrite_a=True, driver="evd"), 0.0) / len(X)
+    total = float(eigenvalues.sum())
+    return float((eigenvalues / (eigenvalues + total / n)).sum()) if total > 0 else 0.0
+
+
+def _landmarks_needed(
+    basis: NystromBasis,
+    X: Rows,
+    shares: Floats,
+    mean_kernel: float,
+    squared_error: float,
+    target: float,
+) -> int | None:
+    """Extrapolate from the error with half of the landmarks and with all.
+
+    Landmarks are in the order in which they were drawn, so the first half is what a smaller sample would
+    have been.
+    """
+    from scipy.linalg import cholesky, solve_triangular
+
+    if basis.m < 16 or not target > 0:
+        return None
+    half = basis.m // 2
+    first = basis.scaled_landmarks[:half]
+    gram = basis.kernel(first, first)
+    ridge = RANK_CUTOFF * float(np.trace(gram)) / half
+    L = cholesky(gram + ridge * np.eye(half), lower=True)
+    coordinates = solve_triangular(L, basis.kernel(first, X), lower=True, overwrite_b=True)
+    total, own = coordinates @ shares, (coordinates**2) @ shares**2
+    pairs = shares.sum() ** 2 - (shares**2).sum()
+    with_half = mean_kernel - float((total**2 - own).sum()) / pairs
+    if not with_half > squared_error > 0:
+        return None
+    # Errors of kernels fall at least like a power of m: a straight line in logarithms is on the safe side.
+    rate = math.log2(with_half / squared_error)
+    factor = (squared_error / target) ** (1 / rate)
+    return None if factor > 32 else _round_up(basis.m * factor)
+
+
+def _round_up(count: float) -> int:
+    """Round up to two digits: more would pretend to know."""
+    unit = 10 ** max(0, math.floor(math.log10(count)) - 1)
+    return int(math.ceil(count / unit) * unit)
+
+
+def _measure_fourier(basis: FourierBasis, X: Rows) -> FourierQuality:
+    features = _features(basis, X)
+    squares = 0.0
+    for start in range(0, len(X), _STEP):
+        part = slice(start, start + _STEP)
+        error = basis.kernel(X[part], X) - features[part] @ features.T
+        squares += float((error**2).sum())  # on the diagonal it is 0
+    return FourierQuality(rows=len(X), kernel_error=math.sqrt(squares / (len(X) * (len(X) - 1))))
+
+
+def of_sketch(sketch: Sketch, *, effective_dimension: bool = True) -> Quality | FourierQuality | None:
+    """Measure the basis of a sketch on its sample of rows; None if that is too small."""
+    sample = sketch.tally.sample
+    return measure(
+        sketch.basis,
+        sample.rows,
+        sample.weights,
+        of_rows=sketch.rows,
+        effective_dimension=effective_dimension,
+    )
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How well landmarks express rows they were chosen for, and others."""
+
+    rows_then: int
+    rows_now: int
+    residual_then: float
+    residual_then_se: float
+    residual_now: float
+    residual_now_se: float
+    beyond_share: float  # of the rows now, beyond 99 % of the residuals then
+    covered: bool
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON, and the advice."""
+        return asdict(self) | {"advice": self.advice()}
+
+    def advice(self) -> str:
+        """Say in a plain sentence whether the landmarks still do."""
+        facts = (
+            f"mean residual {self.residual_then:.3g} then, {self.residual_now:.3g} now; "
+            f"{self.beyond_share:.1%} of the rows are beyond what 99 % were then"
+        )
+        if self.covered:
+            return f"The landmarks still cover the data: {facts}."
+        return f"The landmarks no longer cover the data: {facts}. Make a new basis from the new rows."
+
+
+def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
+    """Compare residuals at the landmarks of `old`: of the rows of `new`, and of its own."""
+    basis = require_landmarks(old if isinstance(old, Basis) else old.basis, "coverage")
+    if new.basis.columns != basis.columns:
+        raise IncompatibleError(
+            "the sketches have different columns: "
+            f"{', '.join(map(str, new.basis.columns))} and {', '.join(map(str, basis.columns))}"
+        )
+    now = new.tally.sample
+    if len(now) < FEWEST_ROWS:
+        raise InputError(
+            f"the sketch has a sample of {len(now)} rows, too few to measure by. "
+            "Sketch without --sample-rows 0"
+        )
+    then = _residuals_then(old)
+    rows = now.rows if basis.text else now.rows.astype(np.float64) * new.basis.scale + new.basis.center
+    X = basis.transform(rows)
+    residuals = _residuals(basis.kernel.diagonal(X), _features(basis, X))
+    shares = np.ones(len(X)) if now.weights is None else now.weights / now.weights.mean()
+    mean, mean_se = _weighted_mean(residuals, shares, share_left=1 - len(X) / max(new.rows, len(X)))
+    # A residual of 0 is 1e-6 or so, by rounding.
+    beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + 1e-6)).mean())
+    grown = mean > GROWN * then["mean_residual"] + 1e-6
+    return Coverage(
+        rows_then=then["rows"],
+        rows_now=len(X),
+        residual_then=then["mean_residual"],
+        residual_then_se=then["mean_residual_se"],
+        residual_now=mean,
+        residual_now_se=mean_se,
+        beyond_share=beyond,
+        covered=not grown and beyond <= UNCOVERED_SHARE,
+    )
+
+
+def _residuals_then(old: Sketch | Basis) -> dict[str, Any]:
+    """Return what is known of the residuals of the rows that landmarks were chosen for."""
+    if isinstance(old, Sketch):
+        quality = of_sketch(old, effective_dimension=False)
+        if isinstance(quality, Quality):
+            return quality.describe()
+    held_out = (old if isinstance(old, Basis) else old.basis).origin.get("held_out")
+    if not isinstance(held_out, dict):
+        raise InputError("the old file does not know its own residuals: it has no sample of rows")
+    return held_out
+
+
+def _residuals(squared_norms: Floats, features: Floats) -> Floats:
+    """Return √(k(x,x) − k_Z(x,x)), from k(x,x) and the features of rows."""
+    return np.asarray(np.sqrt(np.maximum(squared_norms - (features**2).sum(axis=1), 0.0)))

@@ -1,0 +1,150 @@
+"""The hot loop: sums over rows of the functions of a basis. The only place that knows about speed.
+
+dealing.py       which block a row belongs to, and whether to the sample
+gaussian.py      Gaussian kernels: one float32 matrix product and an exponential
+general.py       all other kernels of numbers, and Fourier features
+reference.py     plain float64: the slow reference (`precision="float64"`), and strings
+exponential.py   exp2, cosine and sine that vectorise
+sums.py          sums of a fragment, and of all fragments so far
+shapes.py        how large tiles are
+
+Every value depends on its row and its landmark only, not on where in a tile the row stands, and is added
+in float64. So batches, fragments and threads change nothing beyond 1e-15.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.basis import Basis, NystromBasis
+from nysketch.kernels import Gaussian, GaussianSum, Product
+from nysketch.samples import RowSample
+from nysketch.tiles.dealing import deal_blocks, find_sample
+from nysketch.tiles.gaussian import GaussianTiles
+from nysketch.tiles.general import GeneralTiles
+from nysketch.tiles.reference import Reference
+from nysketch.tiles.sums import FragmentSums, RunningSums
+
+__all__ = ["FragmentSums", "RowSummer", "RunningSums", "Workspace"]
+
+Floats = NDArray[np.float64]
+
+
+class Evaluator(Protocol):
+    """Evaluates the functions of a basis at many rows and adds them up. Shared by threads, never written."""
+
+    def workspace(self, chunk_rows: int) -> Any:
+        """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
+        ...
+
+    def add(
+        self,
+        rows: NDArray[Any],
+        order: NDArray[np.int64],
+        block_of: NDArray[np.int64],
+        weights: Floats,
+        sums: Floats,
+        ws: Any,
+    ) -> None:
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks."""
+        ...
+
+    def ordered(self, sums: Floats) -> Floats:
+        """Return such sums in the order of the basis."""
+        ...
+
+
+def _evaluators(basis: Basis, precision: str) -> list[Evaluator]:
+    """Return the fastest evaluators whose mean is what the basis wants."""
+    if precision == "float64" or basis.text:
+        return [Reference(basis)]
+    if isinstance(basis, NystromBasis):
+        kernel = basis.kernel
+        if isinstance(kernel, Gaussian):
+            return [GaussianTiles(basis, np.full(basis.d, kernel.bandwidth))]
+        if isinstance(kernel, GaussianSum):
+            return [GaussianTiles(basis, np.full(basis.d, width)) for width in kernel.bandwidths]
+        if isinstance(kernel, Product) and all(isinstance(g.kernel, Gaussian) for g in kernel.groups):
+            widths = [np.full(g.stop - g.start, g.kernel.bandwidth) for g in kernel.groups]  # type: ignore[attr-defined]
+            return [GaussianTiles(basis, np.concatenate(widths))]
+    return [GeneralTiles(basis)]
+
+
+class Workspace:
+    """The buffers of one thread."""
+
+    def __init__(self, evaluators: list[Evaluator], chunk_rows: int) -> None:
+        self.order = np.empty(chunk_rows, np.int64)
+        self.block_of = np.empty(chunk_rows, np.int64)
+        self.sampled = np.empty(chunk_rows, np.int64)
+        self.keys = np.empty(chunk_rows, np.int64)
+        self.parts = [evaluator.workspace(chunk_rows) for evaluator in evaluators]
+
+
+class RowSummer:
+    """Adds the values of chunks of rows to per-block sums. Shared by threads, never written."""
+
+    def __init__(self, basis: Basis, *, blocks: int, seed: int, precision: str) -> None:
+        self.basis, self.blocks = basis, blocks
+        self._seed = seed
+        self._evaluators = _evaluators(basis, precision)
+
+    def workspace(self, chunk_rows: int) -> Workspace:
+        """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
+        return Workspace(self._evaluators, chunk_rows)
+
+    def zeros(self) -> FragmentSums:
+        """Return sums to add to."""
+        return FragmentSums(len(self._evaluators), self.blocks, self.basis.m)
+
+    def add(
+        self,
+        first_row: int,
+        rows: NDArray[Any],
+        keep: NDArray[np.bool_],
+        weights: Floats | None,
+        into: FragmentSums,
+        ws: Workspace,
+        *,
+        key: int = 0,
+    ) -> None:
+        """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks."""
+        seed = np.uint64((self._seed + key) % 2**64)
+        count = deal_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
+        order, block_of = ws.order[:count], ws.block_of[:count]
+        into.rows += np.bincount(block_of, minlength=self.blocks)
+        row_weights = np.ones(count)
+        if weights is not None:
+            row_weights = weights[order]
+            into.weights += np.bincount(block_of, row_weights, minlength=self.blocks)
+        for evaluator, sums, part in zip(self._evaluators, into.values, ws.parts, strict=True):
+            evaluator.add(rows, order, block_of, row_weights, sums, part)
+
+    def sample(
+        self,
+        first_row: int,
+        rows: NDArray[Any],
+        keep: NDArray[np.bool_],
+        weights: Floats | None,
+        ws: Workspace,
+        *,
+        key: int,
+        bound: int,
+        capacity: int,
+    ) -> RowSample:
+        """Return a sample of `capacity` of those rows whose keys are at most `bound`."""
+        # Without the user's seed: the same row must be found again when its file is subtracted.
+        count = find_sample(first_row, keep, np.uint64(key), bound, ws.sampled, ws.keys)
+        found = ws.sampled[:count]
+        taken = None if weights is None else weights[found]
+        with np.errstate(over="ignore"):  # cut off by the sample
+            scaled = self.basis.transform(rows[found])
+        return RowSample.of(ws.keys[:count].copy(), scaled, taken, bound=bound, capacity=capacity)
+
+    def sums(self, of: FragmentSums) -> Floats:
+        """Return blocks × functions, in the order of the basis."""
+        parts = [e.ordered(sums) for e, sums in zip(self._evaluators, of.values, strict=True)]
+        return parts[0] if len(parts) == 1 else np.asarray(sum(parts)) / len(parts)

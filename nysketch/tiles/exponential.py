@@ -1,0 +1,73 @@
+"""Exponential, cosine and sine in float32, branch-free, so that loops over them vectorise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+# 2**f on [-½, ½], least-squares fit of the relative error at Chebyshev nodes: 8e-8 at most.
+_C0, _C1, _C2, _C3, _C4, _C5 = (
+    np.float32(c) for c in (1.00000007, 0.69314695, 0.24022122, 0.05550743, 0.00967546, 0.0013267)
+)
+_ROUND = np.float32(12582912.0)  # 1.5 · 2**23: adding it leaves the nearest integer in the low bits
+_MANTISSA_BITS = np.int32(23)
+
+LOWEST = np.float32(-126.0)  # below it float32 has no normal numbers
+
+
+@intrinsic
+def _float_bits(typing_context: Any, value: Any) -> Any:
+    """Reinterpret a float32 as an int32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(types.int32))
+
+    return types.int32(types.float32), codegen
+
+
+@intrinsic
+def _bits_float(typing_context: Any, value: Any) -> Any:
+    """Reinterpret an int32 as a float32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(types.float32))
+
+    return types.float32(types.int32), codegen
+
+
+@numba.njit(inline="always")
+def exp2(t):  # type: ignore[no-untyped-def]
+    """2**t for float32 |t| ≤ 126, to 2.3e-7."""
+    shifted = t + _ROUND
+    f = t - (shifted - _ROUND)
+    p = ((((_C5 * f + _C4) * f + _C3) * f + _C2) * f + _C1) * f + _C0
+    return _bits_float(np.int32(_float_bits(p) + (_float_bits(shifted) << _MANTISSA_BITS)))  # type: ignore[call-arg]
+
+
+# sin(2πg) / g as a polynomial in g², for g up to ¼: as good as float32.
+_S0, _S1, _S2, _S3, _S4 = (np.float32(c) for c in (6.2831855, -41.341682, 81.60253, -76.581696, 39.759613))
+_QUARTER, _HALF = np.float32(0.25), np.float32(0.5)
+
+
+@numba.njit(inline="always")
+def _sine_up_to_a_quarter(g):  # type: ignore[no-untyped-def]
+    u = g * g
+    return ((((_S4 * u + _S3) * u + _S2) * u + _S1) * u + _S0) * g
+
+
+@numba.njit(inline="always")
+def cosine_of_turns(f):  # type: ignore[no-untyped-def]
+    """Return cos(2πf) for float32 |f| ≤ ½, to 2e-7."""
+    return _sine_up_to_a_quarter(_QUARTER - abs(f))
+
+
+@numba.njit(inline="always")
+def sine_of_turns(f):  # type: ignore[no-untyped-def]
+    """Return sin(2πf) for float32 |f| ≤ ½, to 2e-7."""
+    size = abs(f)
+    folded = min(size, _HALF - size)
+    return _sine_up_to_a_quarter(folded if f >= 0 else -folded)

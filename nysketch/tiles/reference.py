@@ -1,0 +1,48 @@
+"""Values in float64 by the plain definitions of the basis: slow, obvious, and for strings the only way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.basis import Basis
+from nysketch.tiles.shapes import tile_rows_for
+
+Floats = NDArray[np.float64]
+
+# What the kernels of strings do for every call, for the landmarks, is worth so many rows at least.
+_TEXT_ROWS = 512
+
+
+class Reference:
+    """Adds values of the functions of any basis."""
+
+    def __init__(self, basis: Basis) -> None:
+        self._basis = basis
+        self._step = max(_TEXT_ROWS if basis.text else 0, tile_rows_for(basis.m, basis.d))
+
+    def workspace(self, chunk_rows: int) -> None:
+        """There are no buffers to keep."""
+
+    def add(
+        self,
+        rows: NDArray[Any],
+        order: NDArray[np.int64],
+        block_of: NDArray[np.int64],
+        weights: Floats,
+        sums: Floats,
+        ws: None,
+    ) -> None:
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks."""
+        for start in range(0, len(order), self._step):
+            part = slice(start, start + self._step)
+            with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
+                values = self._basis.values(rows[order[part]])
+                values *= weights[part, None]
+                np.add.at(sums, block_of[part], values)
+
+    def ordered(self, sums: Floats) -> Floats:
+        """Return the sums in the order of the basis, which is theirs."""
+        return sums
