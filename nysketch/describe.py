@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nysketch.basis import Basis
-from nysketch.quality import of_sketch
+from nysketch.quality import from_description, of_sketch
 from nysketch.sketches import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
@@ -17,16 +17,15 @@ RANK_UP_TO = 4000
 def describe(thing: Sketch | Basis) -> dict[str, Any]:
     """Return everything about a sketch or basis but its arrays, ready for JSON."""
     if isinstance(thing, Basis):
-        return _describe_basis(thing) | {"kind": "basis"}
+        return _describe_basis(thing) | {"kind": "basis", "quality": describe_quality(thing)}
     provenance = thing.provenance.describe()
-    quality = of_sketch(thing) if thing.basis.m <= RANK_UP_TO else None
     facts = _describe_basis(thing.basis) | {
         "blocks": len(thing.block_rows),
         "dropped_rows": thing.dropped_rows,
         "inputs": provenance["inputs"],
         "kind": "sketch",
         "precision": thing.settings["precision"],
-        "quality": None if quality is None else quality.describe(),
+        "quality": describe_quality(thing),
         "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
@@ -44,6 +43,23 @@ def describe(thing: Sketch | Basis) -> dict[str, Any]:
         column["max"] = _finite(upper[start:stop].max())
         start = stop
     return facts
+
+
+def describe_quality(
+    thing: Sketch | Basis, *, up_to: int = RANK_UP_TO, effective_dimension: bool = True
+) -> dict[str, Any] | None:
+    """Return how good it is, measured on the rows of a sketch, or else on those held out for its basis.
+
+    Measuring takes the more, the more landmarks there are: beyond `up_to` there will be no new measurement.
+    """
+    basis = thing if isinstance(thing, Basis) else thing.basis
+    if isinstance(thing, Sketch) and basis.m <= up_to:
+        now = of_sketch(thing, effective_dimension=effective_dimension)
+        if now is not None:
+            return now.describe() | {"measured_on": "sample"}
+    if "held_out" in basis.origin:
+        return from_description(basis.origin["held_out"]).describe() | {"measured_on": "pilot"}
+    return None
 
 
 def _describe_basis(basis: Basis) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch import __version__
+from nysketch import __version__, quality
 from nysketch.accumulators import PRECISIONS, Tally
 from nysketch.atomic import atomic_file
 from nysketch.basis import DRAWS, SCALINGS, Basis, FourierBasis, NystromBasis
@@ -248,6 +248,25 @@ def _check_basis(basis: Basis) -> None:
     if not (basis.scale > 0).all():
         raise ValueError("basis.scale is not positive")
     _check_kernel(basis)
+    _check_origin(basis.origin)
+
+
+def _check_origin(origin: dict[str, Any]) -> None:
+    """Raise ValueError unless what `info` shows of the making of a basis is what was written."""
+    if "held_out" in origin:
+        quality.from_description(origin["held_out"])
+    names = ("sampling", "frequencies")
+    if not all(isinstance(origin.get(name, ""), str) for name in names):
+        raise ValueError("its origin is impossible")
+    numbers = [*origin.get("sampling_report", {}).values()]
+    numbers += [number for tried in origin.get("auto", []) for number in tried.values()]
+    for value in numbers:
+        for number in value.values() if isinstance(value, dict) else [value]:
+            if type(number) not in (int, float):
+                raise ValueError("its origin holds something that is not a number")
+    for tried in origin.get("auto", []):
+        if set(tried) != {"landmarks", "projection_error", "projection_error_se", "sampling_error"}:
+            raise ValueError("its origin is impossible")
 
 
 def _check_kernel(basis: Basis) -> None:

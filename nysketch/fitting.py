@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -201,12 +201,10 @@ class _Fit:
         return self._with_origin(basis, origin | ({"auto": tries} if tries else {}))
 
     def _with_origin(self, basis: Basis, origin: dict[str, Any]) -> Basis:
-        from dataclasses import replace
-
         measured = self._measure(basis)
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
         if measured is not None:
-            origin["held_out"] = _rounded(measured.describe())
+            origin["held_out"] = _rounded(asdict(measured))
         return replace(basis, origin=origin)
 
     def _measure(self, basis: Basis) -> quality.Quality | quality.FourierQuality | None:
@@ -284,6 +282,8 @@ class _Fit:
             )
             # One standard error on the safe side: an estimate may be 0 by chance.
             good = measured.projection_error + measured.projection_error_se <= measured.sampling_error
+            if not good and m == self._options.most:
+                log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
             if good or basis.m < m or m == self._options.most:
                 return basis, report, tries
             m = min(2 * m, self._options.most)

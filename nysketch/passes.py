@@ -48,7 +48,7 @@ class PassOptions:
     precision: str = "float32"
     nulls: str = "error"
     weights: str | None = None
-    sample_rows: int | None = None  # None: as many as suit the width of the rows
+    sample_rows: int | None = None  # None: as many as suit the basis
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
@@ -61,7 +61,9 @@ class PassOptions:
 
     def nothing(self, basis: Basis) -> Tally:
         """Return the tally of no rows at a basis."""
-        rows = default_sample_rows(basis.d) if self.sample_rows is None else self.sample_rows
+        # Who wants Fourier features may want them for holding no rows.
+        usual = 0 if basis.features == "fourier" else default_sample_rows(basis.d)
+        rows = usual if self.sample_rows is None else self.sample_rows
         return Tally.zeros(basis, blocks=self.blocks, sample_rows=rows, weighted=self.weights is not None)
 
 

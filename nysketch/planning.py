@@ -30,7 +30,7 @@ _TILE_ROWS = 64
 class Plan:
     """What a pass would do; `threads` is as many as fit the memory, unless they were given.
 
-    `judges` says whether there is also room to measure the quality of the sketch.
+    `spare_bytes` is the room there is for more.
     """
 
     columns: tuple[Column, ...]
@@ -38,8 +38,12 @@ class Plan:
     fragments: int
     threads: int
     memory_bytes: int
-    judges: bool
+    spare_bytes: int
     sketch_bytes: int
+
+    def can_judge(self, m: int) -> bool:
+        """Tell whether there is also room to measure the quality of a sketch at m landmarks."""
+        return m <= MEASURED_UP_TO and Size(m).judging_bytes() <= self.spare_bytes
 
 
 @dataclass(frozen=True)
@@ -62,16 +66,18 @@ class Size:
         rows = min(self.pilot_rows, rows_to_draw_from(source))
         # The rows of the pilot, scaled, and on their way to landmarks.
         pilot = 3 * 8 * rows * total_width(source.columns)
-        choosing = 8 * rows * min(self.m, rows) if self.sampling in _WITH_MATRIX else 0
-        return pilot + max(choosing, self.judging_bytes())
+        return pilot + max(self._choosing_bytes(rows), self.judging_bytes())
+
+    def _choosing_bytes(self, rows: int) -> int:
+        if self.sampling in ("greedy", "rpcholesky"):  # a factor of the kernel matrix
+            return 8 * rows * min(self.m, rows)
+        if self.sampling == "leverage":  # matrices of a dictionary half as large again as the landmarks
+            return 8 * 7 * self.m**2
+        return 0
 
     def judging_bytes(self) -> int:
         """Return the memory it takes to measure the quality: eigenvectors, and features of some rows."""
         return int(8 * (3 * self.m**2 + 1.5 * DEFAULT_ROWS * self.m)) if self.m <= MEASURED_UP_TO else 0
-
-
-# What keeps a matrix of pilot rows × landmarks.
-_WITH_MATRIX = ("leverage", "greedy", "rpcholesky")
 
 
 def plan(
@@ -101,7 +107,8 @@ def plan(
             available_threads(),
             memory / 1e6,
         )
-    needed = max(fixed + chosen * per_thread, _BASE_BYTES + size.fitting_bytes(source))
+    passing = fixed + chosen * per_thread
+    needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
     if needed > memory:
         fewer = " or --threads" if chosen > 1 else ""
         raise UsageError(
@@ -110,14 +117,13 @@ def plan(
             f"--blocks, --pilot-rows{fewer}"
         )
     # After the pass not all of its memory is back, and threads matter more than a verdict, which can wait.
-    judged = fixed + chosen * per_thread + size.judging_bytes()
-    judges = size.judging_bytes() > 0 and judged <= memory
+    judged = passing + size.judging_bytes()
     return Plan(
         columns=source.columns,
         rows=source.rows,
         fragments=0 if source.rows is None else sum(1 for _ in source.fragments()),
         threads=chosen,
-        memory_bytes=max(needed, judged) if judges else needed,
-        judges=judges,
+        memory_bytes=max(needed, judged) if judged <= memory else needed,
+        spare_bytes=memory - passing,
         sketch_bytes=int(1.5 * sums) + landmarks + sample + 4096,
     )

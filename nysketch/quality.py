@@ -13,7 +13,7 @@ for it to be below the sampling error, which n rows have in any case, with any n
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class Quality:
 
     rows: int
     of_rows: int
+    kernel: str
     landmarks: int
     rank: int
     mean_residual: float
@@ -85,22 +86,30 @@ class Quality:
                 else "More of them help too slowly to say how many would be enough."
             )
             sentences = [f"Too few landmarks: {found.format('above')}. {more}"]
+        return [*sentences, *self._about_the_kernel()]
+
+    def _about_the_kernel(self) -> list[str]:
+        sharper, softer = _REMEDIES.get(self.kernel, ("a smaller --bandwidth", "a larger --bandwidth"))
         if self.mean_kernel > 0.95 * self.mean_norm**2:
-            sentences.append(
-                f"The kernel hardly tells rows apart (mean value {self.mean_kernel:.3g}): "
-                "try a smaller --bandwidth."
-            )
-        elif self.rank < self.landmarks / 2:
-            sentences.append(
-                f"The landmarks span only {self.rank} dimensions: fewer of them would do, "
-                "or a smaller --bandwidth would show more."
-            )
-        elif self.mean_residual > 0.9 * self.mean_norm:
-            sentences.append(
-                f"Most rows are unlike all landmarks (mean residual {self.mean_residual:.2f}): "
-                "try a larger --bandwidth."
-            )
-        return sentences
+            remedy = f": try {sharper}" if sharper else ""
+            return [f"The kernel hardly tells rows apart (mean value {self.mean_kernel:.3g}){remedy}."]
+        if self.rank < self.landmarks / 2:
+            more = f", or {sharper} would show more" if sharper else ""
+            return [f"The landmarks span only {self.rank} dimensions: fewer of them would do{more}."]
+        if self.mean_residual > 0.9 * self.mean_norm and softer:
+            mean = f"mean residual {self.mean_residual:.2f}"
+            return [f"Most rows are unlike all landmarks ({mean}): try {softer}."]
+        return []
+
+
+# What makes other kernels than those with a bandwidth tell more rows apart, and fewer.
+_REMEDIES = {
+    "cosine": ("", ""),
+    "linear": ("", ""),
+    "polynomial": ("a larger --degree", ""),
+    "spectrum": ("a larger --length", "a smaller --length"),
+    "subsequence": ("a larger --length", "a smaller --length"),
+}
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,32 @@ class FourierQuality:
             f"Kernel values are off by {self.kernel_error:.2g} (root mean square on {self.rows:,} rows); "
             "four times as many features halve that."
         ]
+
+
+def from_description(description: dict[str, Any]) -> Quality | FourierQuality:
+    """Rebuild a measurement from its values; raise ValueError if these are none."""
+    kind = FourierQuality if "kernel_error" in description else Quality
+    if set(description) != {field.name for field in fields(kind)}:
+        raise ValueError("its quality has other values than those of a measurement")
+    for name, value in description.items():
+        if name == "residual_quantiles":
+            good = set(value) == set(QUANTILES) and all(_is_measured(item) for item in value.values())
+        elif name == "kernel":
+            good = isinstance(value, str)
+        elif name == "enough":
+            good = value is None or isinstance(value, bool)
+        elif name in ("effective_dimension", "landmarks_needed") and value is None:
+            good = True
+        else:
+            whole = name in ("rows", "of_rows", "landmarks", "rank", "landmarks_needed")
+            good = _is_measured(value) and (not whole or isinstance(value, int))
+        if not good:
+            raise ValueError(f"its quality has an impossible {name}")
+    return kind(**description)
+
+
+def _is_measured(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < math.inf
 
 
 def measure(
@@ -171,6 +206,7 @@ def _measure_landmarks(
     return Quality(
         rows=s,
         of_rows=n,
+        kernel=basis.kernel.name,
         landmarks=basis.m,
         rank=basis.rank,
         mean_residual=mean,
@@ -392,9 +428,9 @@ def _residuals_then(old: Sketch | Basis) -> dict[str, Any]:
         if isinstance(quality, Quality):
             return quality.describe()
     held_out = (old if isinstance(old, Basis) else old.basis).origin.get("held_out")
-    if not isinstance(held_out, dict):
+    if held_out is None:
         raise InputError("the old file does not know its own residuals: it has no sample of rows")
-    return held_out
+    return dict(held_out)
 
 
 def _residuals(squared_norms: Floats, features: Floats) -> Floats:

@@ -9,7 +9,7 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
-from nysketch.cli.sketch import count_of, open_for_basis, plan_pass, say_left_out, say_skipped
+from nysketch.cli.sketch import columns_of, count_of, open_for_basis, plan_pass, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def command(
     Sketches made with the same basis can be added, subtracted and compared.
     """
     from nysketch.jobs import basis_to_file
+    from nysketch.quality import from_description
 
     source = open_for_basis(inputs, basis_options, table_options)
     say_left_out(source)
@@ -82,7 +83,8 @@ def command(
             }
         )
     elif not quiet:
-        ui.echo(f"{output}: {count_of(basis)} × {basis.d} columns, kernel {basis.kernel}")
-        for sentence in basis.origin.get("held_out", {}).get("advice", []):
-            ui.echo(sentence)
+        ui.echo(f"{output}: {count_of(basis)} of {columns_of(basis)}, kernel {basis.kernel}")
+        if "held_out" in basis.origin:
+            for sentence in from_description(basis.origin["held_out"]).advice():
+                ui.echo(sentence)
     return EXIT_INPUTS_SKIPPED if source.skipped else 0

@@ -61,6 +61,7 @@ def _coverage(path: Path, new: Sketch | Basis, against: Path) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any]) -> None:
+    text = facts["columns"][0]["type"] == "text"
     rank = "not computed (many landmarks)" if facts["rank"] is None else facts["rank"]
     fields: list[tuple[str, Any]] = [
         ("file", f"{facts['path']} ({facts['kind']}, {ui.size(facts['bytes'])}, {facts['software']})")
@@ -78,7 +79,7 @@ def _print(facts: dict[str, Any]) -> None:
     fields += [
         ("features", facts["features"]),
         _functions(facts),
-        ("kernel", f"{facts['kernel_text']} on {facts['scaling']} scaling"),
+        ("kernel", facts["kernel_text"] + ("" if text else f" on {facts['scaling']} scaling")),
         ("rank", rank),
         ("basis", facts["basis_digest"][:16]),
     ]
@@ -102,16 +103,16 @@ def _functions(facts: dict[str, Any]) -> tuple[str, str]:
 
 
 def _print_quality(facts: dict[str, Any]) -> None:
-    """Print the quality of the rows a sketch has seen; of a basis, of the rows that it held out."""
-    quality = facts.get("quality") or (facts["origin"].get("held_out") if facts["kind"] == "basis" else None)
+    quality = facts["quality"]
     click.echo("\nquality")
     if quality is None:
-        ui.echo("  not known: no sample of rows" if facts["landmarks"] else "")
+        ui.echo("  not known: there is no sample of rows to measure it on")
     elif "kernel_error" not in quality:
+        whose = "" if quality["measured_on"] == "sample" else ", when the basis was made,"
         quantiles = ", ".join(f"{name} {value:.3g}" for name, value in quality["residual_quantiles"].items())
         dimension = quality["effective_dimension"]
         fields = [
-            ("measured on", f"{quality['rows']:,} rows that stand for {quality['of_rows']:,}"),
+            ("measured on", f"{quality['rows']:,} rows{whose} that stand for {quality['of_rows']:,}"),
             (
                 "residual",
                 f"mean {quality['mean_residual']:.3g} (at most {quality['mean_norm']:.3g}); {quantiles}",
@@ -127,8 +128,9 @@ def _print_quality(facts: dict[str, Any]) -> None:
         ui.print_fields([(f"  {name}", value) for name, value in fields])
     for sentence in [] if quality is None else quality["advice"]:
         ui.echo(f"  {sentence}")
-    for name, value in facts["origin"].get("sampling_report", {}).items():
-        ui.echo(f"  {name.replace('_', ' ')} of the choice of landmarks: {_short(value)}")
+    report = facts["origin"].get("sampling_report", {})
+    if report:
+        ui.echo(f"  {facts['origin']['sampling']} of the pilot: {_short(report)}")
     for tried in facts["origin"].get("auto", []):
         ui.echo(
             f"  tried {tried['landmarks']} landmarks: projection error {tried['projection_error']:.2g} "
@@ -140,7 +142,7 @@ def _print_quality(facts: dict[str, Any]) -> None:
 
 def _short(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_short(item)}" for name, item in value.items())
+        return ", ".join(f"{name.replace('_', ' ')} {_short(item)}" for name, item in value.items())
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nysketch.fitting import BasisOptions
     from nysketch.jobs import Outcome
     from nysketch.planning import Plan
+    from nysketch.sketches import Sketch
     from nysketch.sources import Source
 
 log = logging.getLogger("nysketch")
@@ -162,7 +163,8 @@ def command(
             progress=progress,
         )
     seconds = time.perf_counter() - started
-    _print_outcome(outcome, output, seconds, judge=planned.judges, as_json=as_json, quiet=quiet)
+    judge = planned.can_judge(outcome.sketch.basis.m)
+    _print_outcome(outcome, output, seconds, judge=judge, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if outcome.unreadable else 0
 
 
@@ -241,12 +243,9 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
 def _print_outcome(
     outcome: Outcome, output: Path, seconds: float, *, judge: bool, as_json: bool, quiet: bool
 ) -> None:
-    from nysketch.quality import of_sketch
-
     sketch = outcome.sketch
     say_skipped(outcome.unreadable)
     if as_json:
-        measured = of_sketch(sketch, effective_dimension=False) if judge else None
         ui.print_json(
             {
                 "basis_digest": sketch.basis.digest,
@@ -254,7 +253,7 @@ def _print_outcome(
                 "dropped_rows": sketch.dropped_rows,
                 "landmarks": sketch.basis.m,
                 "output": str(output),
-                "quality": None if measured is None else measured.describe(),
+                "quality": _quality(sketch, judge=judge),
                 "resumed_fragments": outcome.resumed_fragments,
                 "rows": sketch.rows,
                 "seconds": round(seconds, 3),
@@ -267,12 +266,25 @@ def _print_outcome(
     elif not quiet:
         dropped = f", {sketch.dropped_rows:,} rows dropped" if sketch.dropped_rows else ""
         ui.echo(
-            f"{output}: {sketch.rows:,} rows × {sketch.basis.d} features at {count_of(sketch.basis)}"
+            f"{output}: {sketch.rows:,} rows × {columns_of(sketch.basis)} at {count_of(sketch.basis)}"
             f"{dropped}; {ui.size(output.stat().st_size)} in {seconds:.1f} s"
         )
-        measured = of_sketch(sketch, effective_dimension=False) if judge else None
-        for sentence in measured.advice() if measured else ["`nysketch info` tells how good it is"]:
+        quality = _quality(sketch, judge=judge)
+        for sentence in quality["advice"] if quality else ["`nysketch info` tells how good it is"]:
             ui.echo(sentence)
+
+
+def _quality(sketch: Sketch, *, judge: bool) -> dict[str, Any] | None:
+    from nysketch.describe import describe_quality
+
+    return describe_quality(sketch, up_to=sketch.basis.m if judge else 0, effective_dimension=False)
+
+
+def columns_of(basis: Basis) -> str:
+    """Say how wide a row is."""
+    if basis.text:
+        return "one text column"
+    return f"{basis.d} feature{'s' if basis.d > 1 else ''}"
 
 
 def count_of(basis: Basis) -> str:

@@ -95,9 +95,18 @@ def no_features(metadata, arrays):
         arrays[name] = np.zeros(0)
 
 
+def product(*spans):
+    groups = [
+        {"name": str(i), "features": span, "kernel": {"name": "linear"}} for i, span in enumerate(spans)
+    ]
+    return {"name": "product", "groups": groups}
+
+
 BASIS = ("basis",)
 BANDWIDTH = ("basis", "kernel", "bandwidth")
 INPUT = ("provenance", "inputs", 0)
+
+HELD_OUT = ("basis", "origin", "held_out")
 
 _bandwidths = {
     f"bandwidth {value!r}": put(*BANDWIDTH, value=value)
@@ -145,6 +154,43 @@ BASIS_FORGERIES = {
     "columns too many": put("basis", "columns", value=[["x", 1], ["y", 1], ["z", 1]]),
     "origin list": put("basis", "origin", value=[["a", 1]]),
     "origin missing": drop("basis", "origin"),
+    "held out text": put(*HELD_OUT, value="fine"),
+    "held out list": put(*HELD_OUT, value=[]),
+    "held out less": drop(*HELD_OUT, "mean_residual"),
+    "held out more": put(*HELD_OUT, "verdict", value="fine"),
+    "held out text for a number": put(*HELD_OUT, "projection_error", value="0"),
+    "held out true for a number": put(*HELD_OUT, "rows", value=True),
+    "held out without numbers": put(*HELD_OUT, "residual_quantiles", value={}),
+    "held out enough 1": put(*HELD_OUT, "enough", value=1),
+    "held out kernel 1": put(*HELD_OUT, "kernel", value=1),
+    "sampling number": put("basis", "origin", "sampling", value=5),
+    "sampling report text": put("basis", "origin", "sampling_report", value="x"),
+    "sampling report of text": put("basis", "origin", "sampling_report", value={"lambda": "x"}),
+    "auto text": put("basis", "origin", "auto", value="x"),
+    "auto of numbers": put("basis", "origin", "auto", value=[1]),
+    "auto of less": put("basis", "origin", "auto", value=[{"landmarks": 5}]),
+    "kernel of strings": put("basis", "kernel", value={"name": "spectrum", "length": 3}),
+    "kernel of a huge degree": put(
+        "basis", "kernel", value={"name": "polynomial", "bandwidth": 1.0, "degree": 10**9, "offset": 1.0}
+    ),
+    "kernel sum of one": put("basis", "kernel", value={"name": "gaussian-sum", "bandwidths": [1.0]}),
+    "kernel sum of text": put("basis", "kernel", value={"name": "gaussian-sum", "bandwidths": "12"}),
+    "product of nothing": put("basis", "kernel", value={"name": "product", "groups": []}),
+    "product of too few": put("basis", "kernel", value=product([0, 1])),
+    "product of too many": put("basis", "kernel", value=product([0, 1], [1, 3])),
+    "product with a gap": put("basis", "kernel", value=product([0, 1], [2, 3])),
+    "product backwards": put("basis", "kernel", value=product([0, 2], [2, 1])),
+    "product within a product": put(
+        "basis",
+        "kernel",
+        value={
+            "name": "product",
+            "groups": [{"name": "a", "features": [0, 2], "kernel": product([0, 2])}],
+        },
+    ),
+    "column of text": put("basis", "columns", value=[["x", 1, "text"], ["y", 1]]),
+    "column of an unknown kind": put("basis", "columns", value=[["x", 1, "date"], ["y", 1]]),
+    "frequencies without any": put("basis", "frequencies", value="gaussian"),
     "basis missing": drop("basis"),
     "kind missing": drop("kind"),
     "kind unknown": put("kind", value="model"),
@@ -195,6 +241,26 @@ FORGERIES = {
     "dropped text": put("dropped_rows", value="0"),
     "dropped huge": put("dropped_rows", value=2**63),
     "dropped missing": drop("dropped_rows"),
+    "sample rows NaN": fill("sample.rows", np.nan),
+    "sample rows float64": array("sample.rows", lambda a: a.astype(np.float64)),
+    "sample rows too wide": array("sample.rows", lambda a: np.hstack([a, a])),
+    "sample rows fewer": array("sample.rows", lambda a: a[:-1]),
+    "sample rows missing": without("sample.rows"),
+    "sample keys missing": without("sample.keys"),
+    "sample keys negative": fill("sample.keys", -1),
+    "sample keys out of order": array("sample.keys", lambda a: a[::-1].copy()),
+    "sample keys beyond the bound": put("sample", "bound", value=1),
+    "sample keys as floats": array("sample.keys", lambda a: a.astype(np.float64)),
+    "sample weights negative": fill("sample.weights", -1.0),
+    "sample weights NaN": fill("sample.weights", np.nan),
+    "sample weights missing": without("sample.weights"),
+    "sample beyond its capacity": put("sample", "capacity", value=3),
+    "sample without capacity": put("sample", "capacity", value=0),
+    "sample bound text": put("sample", "bound", value="9"),
+    "sample bound huge": put("sample", "bound", value=2**63),
+    "sample capacity true": put("sample", "capacity", value=True),
+    "sample list": put("sample", value=[1, 2]),
+    "sample missing": drop("sample"),
     "settings list": put("settings", value=[["precision", "float32"]]),
     "settings missing": drop("settings"),
     "precision unknown": put("settings", "precision", value="float16"),
@@ -223,4 +289,33 @@ FORGERIES = {
     "origin nested": text(
         lambda s: s.replace('"origin":{', '"origin":{"a":' + "[" * 5000 + "]" * 5000 + ",")
     ),
+}
+
+TEXT_FORGERIES = {
+    "text that is no UTF-8": fill("basis.landmarks", 0xFF),
+    "text with ends beyond": array("basis.landmarks.ends", lambda a: a + 1),
+    "text with ends before": array("basis.landmarks.ends", lambda a: a - 100),
+    "text with ends backwards": array("basis.landmarks.ends", lambda a: a[::-1].copy()),
+    "text without ends": without("basis.landmarks.ends"),
+    "text of floats": array("basis.landmarks", lambda a: a.astype(np.float32)),
+    "no text": array("basis.landmarks.ends", lambda a: a[:0]),
+    "sampled text that is no UTF-8": fill("sample.rows", 0xFF),
+    "sampled text of fewer rows": array("sample.rows.ends", lambda a: a[-1:]),
+    "kernel of numbers": put("basis", "kernel", value={"name": "gaussian", "bandwidth": 1.0}),
+    "length 0": put("basis", "kernel", "length", value=0),
+    "length 1.0": put("basis", "kernel", "length", value=1.0),
+    "decay 2": put("basis", "kernel", "decay", value=2),
+    "column of numbers": put("basis", "columns", value=[["s", 1]]),
+    "two columns": put("basis", "columns", value=[["s", 1, "text"], ["t", 1, "text"]]),
+}
+
+FOURIER_FORGERIES = {
+    "frequency NaN": fill("basis.frequencies", np.nan),
+    "frequencies too wide": array("basis.frequencies", lambda a: np.hstack([a, a])),
+    "frequencies fewer": array("basis.frequencies", lambda a: a[:-1]),
+    "no frequencies": without("basis.frequencies"),
+    "unknown draw": put("basis", "frequencies", value="uniform"),
+    "draw number": put("basis", "frequencies", value=1),
+    "kernel without a spectrum": put("basis", "kernel", value={"name": "linear"}),
+    "landmarks besides": array("basis.center", lambda a: a[:1]),
 }

@@ -2,14 +2,17 @@
 
 import json
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nysketch
 from nysketch.errors import CorruptSketchError
-from tests.attacks.forgeries import BASIS_FORGERIES, FORGERIES
+from tests.attacks.forgeries import BASIS_FORGERIES, FORGERIES, FOURIER_FORGERIES, TEXT_FORGERIES
 from tests.helpers import canonical, seal, small_sketch, unseal
+
+ARCHIVES = Path(__file__).parents[1] / "archives" / "v2"
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +184,20 @@ def test_a_right_checksum_does_not_make_a_basis(name, original, folder):
     _, metadata, arrays = unseal((folder / "basis.nysk").read_bytes())
     arrays = {key: array.copy() for key, array in arrays.items()}
     BASIS_FORGERIES[name](metadata, arrays)
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+OTHER_FORGERIES = {
+    **{(name, "text"): forge for name, forge in TEXT_FORGERIES.items()},
+    **{(name, "fourier"): forge for name, forge in FOURIER_FORGERIES.items()},
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), OTHER_FORGERIES)
+def test_a_right_checksum_does_not_make_text_or_frequencies(name, kind, folder):
+    _, metadata, arrays = unseal((ARCHIVES / f"{kind}.sketch.nysk").read_bytes())
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    OTHER_FORGERIES[name, kind](metadata, arrays)
     require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
 
 
