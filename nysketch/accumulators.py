@@ -6,7 +6,6 @@ the sum over a file, a day, a year. Names in `arrays` are those of the sketch fi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,19 +28,9 @@ GRID_FLOAT32 = -44
 GRID_FINE = -64
 
 
-# Exact up to 2**105 times the grid (exact.py); half of that for one fragment leaves room for others.
-_LARGEST_ON_GRID = 2.0**104
-
-
-def grid_exponent(precision: str, *, weighted: bool, magnitude: float = 1.0) -> int:
-    """Return the grid for sums of kernel values of this precision and magnitude."""
-    fine = GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
-    return fine + max(0, math.frexp(magnitude)[1])
-
-
-def fits_grid(sums: Floats, grid: int) -> bool:
-    """Tell whether sums are numbers, and small enough to be added exactly on the grid."""
-    return bool((np.abs(sums) <= math.ldexp(_LARGEST_ON_GRID, grid)).all())
+def grid_exponent(precision: str, *, weighted: bool) -> int:
+    """Return the grid for sums of values around 1 of this precision."""
+    return GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
 
 
 def _exact_arrays(name: str, exact: ExactSum) -> Arrays:

@@ -30,6 +30,10 @@ DRAWS = ("gaussian", "adapted-radius")  # of Fourier frequencies
 RANK_CUTOFF = 1e-8
 
 
+# No scaled value is beyond it.
+LARGEST_SCALED = 1e300
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of the table; a list column of length d has width d, all others width 1.
@@ -138,7 +142,10 @@ class Basis:
 
     def transform(self, rows: Rows) -> Rows:
         """Bring rows from the data's units to those of the kernel; strings stay what they are."""
-        return rows if self.text else (rows - self.center) / self.scale
+        if self.text:
+            return rows
+        with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
+            return np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED)
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return the values of the m functions at scaled rows, in float64."""
@@ -153,10 +160,9 @@ class Basis:
         """The smallest and largest value that these functions can take."""
         raise NotImplementedError
 
-    @property
-    def magnitude(self) -> float:
-        """How large the values get at the landmarks, if they have no bound; otherwise 1."""
-        return 1.0
+    def magnitudes(self) -> Floats:
+        """Return how large the values of each function typically are: 1, unless they have no bound."""
+        return np.ones(self.m)
 
     @property
     def rank(self) -> int:
@@ -235,7 +241,8 @@ class Basis:
         """Return this basis with what both say of their origin: the order of merging must not show."""
         if self.origin == other.origin:
             return self
-        common = {key: value for key, value in self.origin.items() if other.origin.get(key) == value}
+        absent = object()
+        common = {key: value for key, value in self.origin.items() if other.origin.get(key, absent) == value}
         return replace(self, origin=common)
 
     def require_same(self, other: Basis) -> None:
@@ -301,12 +308,13 @@ class NystromBasis(Basis):
         """The range of the kernel."""
         return self.kernel.range
 
-    @property
-    def magnitude(self) -> float:
-        """The largest k(z, z), where the kernel has no bound."""
+    def magnitudes(self) -> Floats:
+        """Return √(k(z,z) k(x,x)) for each landmark and a typical row, where the kernel has no bound."""
         if np.isfinite(self.range).all():
-            return 1.0
-        return float(self.kernel.diagonal(self.scaled_landmarks).max())
+            return super().magnitudes()
+        own = self.kernel.diagonal(self.scaled_landmarks)
+        typical = np.median(own[own > 0]) if (own > 0).any() else 1.0
+        return np.asarray(np.sqrt(np.where(own > 0, own, typical)) * np.sqrt(typical))
 
     def gram(self) -> Floats:
         """Return K = k(Z, Z)."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from nysketch import __version__, quality
 from nysketch.accumulators import PRECISIONS, Tally
 from nysketch.atomic import atomic_file
-from nysketch.basis import DRAWS, SCALINGS, Basis, FourierBasis, NystromBasis
+from nysketch.basis import DRAWS, LARGEST_SCALED, SCALINGS, Basis, FourierBasis, NystromBasis
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
 from nysketch.exact import ExactSum
 from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
@@ -282,9 +282,9 @@ def _check_kernel(basis: Basis) -> None:
         return
     assert isinstance(basis, NystromBasis)
     with np.errstate(over="ignore", invalid="ignore"):
-        if not basis.text and not np.isfinite(basis.scaled_landmarks).all():
+        if not basis.text and not (np.abs(basis.scaled_landmarks) < LARGEST_SCALED).all():
             raise ValueError("its landmarks are out of range once they are scaled")
-        if not np.isfinite(basis.magnitude):
+        if not np.isfinite(basis.kernel.diagonal(basis.scaled_landmarks)).all():
             raise ValueError("its landmarks are out of the range of its kernel")
 
 

@@ -6,7 +6,7 @@ Where the pilot rows come from is pilot.py's business.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from nysketch import landmarks, quality
 from nysketch.basis import DRAWS, SCALINGS, Basis, Column, FourierBasis, NystromBasis, require_seed
 from nysketch.errors import InputError, UsageError
 from nysketch.kernels import Floats, Gaussian, Kernel, KernelOptions, Rows
+from nysketch.kernels.base import whole
 
 log = logging.getLogger("nysketch")
 
@@ -28,7 +29,8 @@ DEFAULT_CAP = quality.MEASURED_UP_TO
 DEFAULT_SAMPLING = "kmeans++"
 _FIRST_TRY = 125  # landmarks, where their number is to be found
 
-# Largest scaled value of a landmark; divided by the smallest bandwidth it can still be squared.
+# Largest scaled value of a landmark: divided by the smallest bandwidth it can still be squared. And the
+# largest k(x, x): products of two can still be added up.
 LARGEST = 1e100
 
 # Rows of the pilot that take no part in the choice of landmarks, so that they can judge it. To find the
@@ -75,13 +77,18 @@ class BasisOptions:
                 raise UsageError(f"{what} must be one of {', '.join(known)}, not {value!r}")
         if isinstance(self.m, str) and self.m != AUTO:
             raise UsageError(f"the number of landmarks must be a number or 'auto', not {self.m!r}")
+        # NumPy's numbers are not JSON's.
+        for name in ("m", "max_landmarks", "degree", "length", "pilot_rows"):
+            value = getattr(self, name)
+            if value is not None and value != AUTO:
+                object.__setattr__(self, name, whole(value, name))
+        for name in ("offset", "decay"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         if self.most < 1:
             raise UsageError(f"the number of landmarks must be at least 1, not {self.most}")
         if self.pilot_rows is not None and self.pilot_rows < 1:
             raise UsageError(f"the pilot must have at least 1 row, not {self.pilot_rows}")
-        if not isinstance(self.bandwidth, str | Mapping):
-            numbers = self.bandwidth if isinstance(self.bandwidth, Sequence) else [self.bandwidth]
-            object.__setattr__(self, "bandwidth", ",".join(map(str, numbers)))
+        object.__setattr__(self, "bandwidth", _bandwidth_text(self.bandwidth))
         if self.groups is not None:
             groups = {name: [*columns] for name, columns in self.groups.items()}
             object.__setattr__(self, "groups", groups)
@@ -129,6 +136,14 @@ class BasisOptions:
         return KernelOptions(
             self.kernel, self.bandwidth, self.degree, self.offset, self.length, self.decay, self.groups
         )
+
+
+def _bandwidth_text(bandwidth: Any) -> Any:
+    """Return bandwidths, given as numbers or lists of them, as the command line would have them."""
+    if isinstance(bandwidth, Mapping):
+        return {group: _bandwidth_text(value) for group, value in bandwidth.items()}
+    numbers = [bandwidth] if isinstance(bandwidth, str) or not isinstance(bandwidth, Iterable) else bandwidth
+    return ",".join(map(str, numbers))
 
 
 def fit_rows(
@@ -181,17 +196,25 @@ class _Fit:
                 )
         widths = {column.name: column.width for column in columns}
         self._kernel: Kernel = options.kernel_options().fit(self._scaled, widths, seed)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not (self._kernel.diagonal(self._scaled) < LARGEST).all():
+                raise InputError(
+                    f"some rows are too large for the kernel ({self._kernel}). "
+                    "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+                )
         self._candidates, self._held_out = self._split()
 
     def _split(self) -> tuple[Any, Any]:
         """Return the numbers of the rows to choose from, and of those to judge by."""
         count = len(self._rows)
-        wanted = _HELD_OUT_FOR_AUTO if self._options.m == AUTO else _HELD_OUT
-        held_out = min(wanted, count - self._options.most, count // _SHARE_HELD_OUT)
+        if self._options.m == AUTO:
+            held_out = min(_HELD_OUT_FOR_AUTO, count // _SHARE_HELD_OUT)
+        else:
+            held_out = min(_HELD_OUT, count // _SHARE_HELD_OUT, count - self._options.most)
         if held_out < quality.FEWEST_ROWS:
             return np.arange(count), np.arange(0)
         order = np.random.default_rng([self._seed, _SPLIT]).permutation(count)
-        return np.sort(order[held_out:]), np.sort(order[:held_out])
+        return np.sort(order[held_out:]), order[:held_out]
 
     def basis(self) -> Basis:
         if self._options.features == "fourier":
@@ -241,14 +264,7 @@ class _Fit:
             chosen = choice.rows * self._scale + self._center
         else:
             chosen = self._rows[self._candidates[choice.indices]]
-        basis = NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen))
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(basis.magnitude):
-                raise InputError(
-                    f"some rows are too large for the kernel ({self._kernel}). "
-                    "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
-                )
-        return basis, choice.report
+        return NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen)), choice.report
 
     def _with_landmarks(self) -> tuple[NystromBasis, dict[str, Any], list[dict[str, Any]]]:
         if self._options.m != AUTO:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, fits_grid, grid_exponent
+from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent
 from nysketch.basis import Basis, require_seed
 from nysketch.checkpoint import Checkpoint
 from nysketch.engines import local
@@ -172,8 +172,9 @@ def run_pass(
     total, done = options.nothing(basis), set[int]()
     if checkpoint is not None:
         total, done = checkpoint.resume(total)
-    grid = grid_exponent(options.precision, weighted=weighted, magnitude=basis.magnitude)
-    running = RunningSums(total.blocks, grid)
+    grid = grid_exponent(options.precision, weighted=weighted)
+    running = RunningSums(total.blocks, grid, basis.magnitudes())
+    unbounded = not np.isfinite(basis.range).all()
     ranges, sample, dropped = total.ranges, total.sample, total.dropped
     worker = _Worker(source, summer, options, batch_rows, sample)
     finished_before = frozenset(done)
@@ -199,7 +200,7 @@ def run_pass(
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         with closing(local.run(worker, todo, threads=threads, meanwhile=report)) as finished:
             for fragment, part in finished:
-                if not fits_grid(part.sums, grid):
+                if unbounded and not running.holds(part.sums):
                     raise _too_large(fragment, basis)
                 consistent = False  # a signal may arrive between any two of these lines
                 running.add(part.sums, part.rows, part.weights)
@@ -229,8 +230,8 @@ def run_pass(
 
 def _too_large(fragment: Fragment, basis: Basis) -> InputError:
     return InputError(
-        f"{fragment.where}: holds values too large for the kernel ({basis.kernel}): their sums overflow. "
-        "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+        f"{fragment.where}: holds values too large for the kernel ({basis.kernel}): their sums cannot be "
+        "kept. Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
     )
 
 

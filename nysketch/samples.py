@@ -3,13 +3,15 @@
 Every row has a key, a hash of its input and its number in it (tiles/dealing.py). The sample is all rows
 whose key is at most `bound`, and the bound is as large as `capacity` rows allow. Which rows these are does
 not depend on who read them when; of two samples, all rows below the smaller bound are a sample of the
-union; and the rows of a part can be found by their keys and taken away.
+union; and the rows of a part can be found by key and content, and taken away.
 
 Numbers are kept scaled and in float32: the sample says how good a sketch is, it does not store data.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,20 +62,18 @@ class RowSample:
         rows = scaled
         if scaled.dtype != object:
             rows = np.clip(scaled, -_LARGEST_FLOAT32, _LARGEST_FLOAT32).astype(np.float32)
-        order = np.argsort(keys, kind="stable")
-        return cls(
-            keys[order], rows[order], None if weights is None else weights[order], bound, capacity
-        )._cut()
+        return cls(keys, rows, weights, bound, capacity)._sorted()._cut()
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def _cut(self) -> RowSample:
-        """Lower the bound until no more than `capacity` rows are left."""
-        bound = self.bound
-        if len(self) > self.capacity:
+        """Drop rows beyond the bound, and lower it until no more than `capacity` rows are left."""
+        bound, count = self.bound, int(np.searchsorted(self.keys, self.bound, side="right"))
+        if count > self.capacity:
+            # Below the first that does not fit: of rows with equal keys, all or none are in the sample.
             bound = int(self.keys[self.capacity]) - 1
-        count = int(np.searchsorted(self.keys, bound, side="right"))
+            count = int(np.searchsorted(self.keys, bound, side="right"))
         return self._only(slice(count), bound)
 
     def _only(self, which: Any, bound: int) -> RowSample:
@@ -86,18 +86,36 @@ class RowSample:
         if self.weights is not None and other.weights is not None:
             weights = np.concatenate([self.weights, other.weights])
         keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
-        order = np.argsort(keys, kind="stable")
-        weights = None if weights is None else weights[order]
-        return RowSample(keys[order], rows[order], weights, bound, capacity)._cut()
+        return RowSample(keys, rows, weights, bound, capacity)._sorted()._cut()
 
     def __sub__(self, other: RowSample) -> RowSample:
         """Take away the rows of `other`: those of them that are in this sample are in theirs, too."""
-        # A row counted twice and subtracted once stays, so each key is taken away as often as it is there.
-        mine, theirs = _with_occurrence(self.keys), _with_occurrence(other.keys)
-        kept = [pair not in theirs for pair in mine]
+        # A row counted twice and subtracted once stays.
+        theirs = Counter(other._identities())
+        kept = []
+        for row in self._identities():
+            kept.append(not theirs[row])
+            theirs[row] -= not kept[-1]
         left = self._only(np.array(kept, bool), self.bound)
         bound, capacity = min(self.bound, other.bound), min(self.capacity, other.capacity)
         return RowSample(left.keys, left.rows, left.weights, bound, capacity)._cut()
+
+    def _sorted(self) -> RowSample:
+        """Sort by key; rows of equal keys by content, so that the order of merging does not show.
+
+        Keys are equal where a file was counted twice, or for tables in memory that begin alike.
+        """
+        result = self._only(np.argsort(self.keys, kind="stable"), self.bound)
+        if (np.diff(result.keys) == 0).any():
+            rows = list(result._identities())
+            result = result._only(sorted(range(len(rows)), key=rows.__getitem__), self.bound)
+        return result
+
+    def _identities(self) -> Iterator[tuple[int, Any, float]]:
+        """Yield what tells rows apart."""
+        contents = self.rows if self.rows.dtype == object else (row.tobytes() for row in self.rows)
+        weights = np.ones(len(self)) if self.weights is None else self.weights
+        return zip(self.keys.tolist(), contents, weights.tolist(), strict=True)
 
     def describe(self) -> dict[str, int]:
         """Return everything but the arrays."""
@@ -144,13 +162,3 @@ class RowSample:
         ):
             raise ValueError("the weights of its sample are impossible")
         return cls(keys, rows, weights, bound, capacity)
-
-
-def _with_occurrence(keys: NDArray[np.int64]) -> dict[tuple[int, int], None]:
-    """Number the occurrences of each key, in order."""
-    seen: dict[int, int] = {}
-    pairs: dict[tuple[int, int], None] = {}
-    for key in keys.tolist():
-        seen[key] = seen.get(key, 0) + 1
-        pairs[key, seen[key]] = None
-    return pairs

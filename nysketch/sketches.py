@@ -136,7 +136,8 @@ class Sketch:
 
     def _common_settings(self, other: Sketch) -> dict[str, Any]:
         """Keep what both agree on; of two precisions the lower is what the result has."""
-        settings = {k: v for k, v in self.settings.items() if other.settings.get(k) == v}
+        absent = object()
+        settings = {k: v for k, v in self.settings.items() if other.settings.get(k, absent) == v}
         return settings | {"precision": min(self.settings["precision"], other.settings["precision"])}
 
     def __add__(self, other: Sketch) -> Sketch:

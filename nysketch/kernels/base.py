@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nysketch.errors import UsageError
 
 Floats = NDArray[np.float64]
 # Scaled rows: rows × features, or a one-dimensional array of strings for the kernels of text.
@@ -48,3 +51,11 @@ class Kernel(Protocol):
     def __str__(self) -> str:
         """Return its name and parameters for people."""
         ...
+
+
+def whole(value: Any, what: str) -> int:
+    """Return a parameter that must be a whole number, or raise a UsageError that says so."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise UsageError(f"{what} must be a whole number, not {value!r}") from None

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Rows
-from nysketch.kernels.radial import require_bandwidth
+from nysketch.kernels.base import Floats, Rows, whole
+from nysketch.kernels.radial import as_bandwidth
 
 _ANYTHING = (-np.inf, np.inf)
 LARGEST_DEGREE = 16
@@ -50,11 +50,13 @@ class Polynomial:
     name: ClassVar[str] = "polynomial"
 
     def __post_init__(self) -> None:
-        require_bandwidth(self.bandwidth)
+        object.__setattr__(self, "bandwidth", as_bandwidth(self.bandwidth))
+        object.__setattr__(self, "degree", whole(self.degree, "the degree"))
         if not 1 <= self.degree <= LARGEST_DEGREE:
             raise UsageError(f"the degree must be between 1 and {LARGEST_DEGREE}, not {self.degree}")
         if not 0 <= self.offset < 1e50:
             raise UsageError(f"the offset must be a number from 0 on, not {self.offset!r}")
+        object.__setattr__(self, "offset", float(self.offset))
 
     @property
     def range(self) -> tuple[float, float]:
@@ -101,7 +103,7 @@ class Cosine:
     def gradient(self, X: Rows, Y: Rows, coefficients: Floats) -> Floats:
         U, V = unit_rows(X), unit_rows(Y)
         along = (coefficients * (U @ V.T)).sum(axis=1)[:, None]
-        norms = np.linalg.norm(X, axis=1)[:, None]
+        norms = _norms(X)
         return np.asarray((coefficients @ V - along * U) / np.where(norms > 0, norms, np.inf))
 
     def describe(self) -> dict[str, Any]:
@@ -114,7 +116,17 @@ class Cosine:
 def unit_rows(X: Rows) -> Floats:
     """Return the rows at length 1; a row of zeros stays one."""
     # By the largest value first: its square may be too large for a number, or too small.
-    largest = np.abs(X).max(axis=1, keepdims=True)
-    X = X / np.where(largest > 0, largest, 1.0)
+    X = X / _largest(X)
     norms = np.linalg.norm(X, axis=1, keepdims=True)
     return np.asarray(X / np.where(norms > 0, norms, 1.0))
+
+
+def _norms(X: Rows) -> Floats:
+    largest = _largest(X)
+    return np.asarray(largest * np.linalg.norm(X / largest, axis=1, keepdims=True))
+
+
+def _largest(X: Rows) -> Floats:
+    """Return the largest absolute value of each row, or 1 if that is 0."""
+    largest = np.abs(X).max(axis=1, keepdims=True)
+    return np.asarray(np.where(largest > 0, largest, 1.0))

@@ -65,7 +65,7 @@ class KernelOptions:
     @property
     def text(self) -> bool:
         """Whether the kernel is one of strings."""
-        return self._of("")[0] in TEXT_KERNELS
+        return not self.groups and self._of("")[0] in TEXT_KERNELS
 
     def _of(self, group: str) -> tuple[str, str]:
         """Return kernel and bandwidth of a group."""
@@ -172,14 +172,14 @@ def kernel_from_description(description: Mapping[str, Any]) -> Kernel:
 
 def _group(description: Mapping[str, Any]) -> Group:
     start, stop = description["features"]
+    if description["kernel"]["name"] in (Product.name, *TEXT_KERNELS):
+        raise ValueError("a group cannot have such a kernel")
     kernel = kernel_from_description(description["kernel"])
-    if isinstance(kernel, Product | Spectrum | Subsequence):
-        raise ValueError(f"a group cannot have a {kernel.name} kernel")
     return Group(str(description["name"]), _whole(start), _whole(stop), kernel)
 
 
 def _number(value: Any) -> float:
-    if type(value) not in (int, float):
+    if type(value) not in (int, float) or not abs(value) < 1e300:
         raise ValueError("a parameter of its kernel is no number")
     return float(value)
 

@@ -24,7 +24,7 @@ class _OfDistance:
     metric: ClassVar[str] = "euclidean"
 
     def __post_init__(self) -> None:
-        require_bandwidth(self.bandwidth)
+        object.__setattr__(self, "bandwidth", as_bandwidth(self.bandwidth))
 
     @property
     def range(self) -> tuple[float, float]:
@@ -36,7 +36,8 @@ class _OfDistance:
 
         # Differences first, squares second: no cancellation however far the rows are from 0. Every
         # profile is 0 long before FARTHEST, where powers of the distance are still numbers.
-        return np.minimum(np.asarray(cdist(X, Y, self.metric)) / self.bandwidth, FARTHEST)
+        with np.errstate(over="ignore"):
+            return np.minimum(np.asarray(cdist(X, Y, self.metric)) / self.bandwidth, FARTHEST)
 
     def __call__(self, X: Rows, Y: Rows) -> Floats:
         return self.profile(self.distances(X, Y))
@@ -64,10 +65,11 @@ class _OfDistance:
         return f"{self.name}, bandwidth {self.bandwidth:.6g}"
 
 
-def require_bandwidth(bandwidth: float) -> None:
-    """Raise a UsageError unless this is a positive number whose square is one, too."""
+def as_bandwidth(bandwidth: float) -> float:
+    """Return a bandwidth; raise a UsageError unless it is a positive number whose square is one, too."""
     if not 1e-50 < bandwidth < 1e50:
         raise UsageError(f"bandwidth must be a positive number, not {bandwidth!r}")
+    return float(bandwidth)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class Gaussian(_OfDistance):
 
         # As `profile` of `distances`, but without the root.
         values: Floats = cdist(X, Y, "sqeuclidean")
-        values *= -0.5 / self.bandwidth**2
+        with np.errstate(over="ignore"):
+            values *= -0.5 / self.bandwidth**2
         return np.exp(values, out=values)
 
     def profile(self, r: Floats) -> Floats:
@@ -161,8 +164,7 @@ class GaussianSum:
     def __post_init__(self) -> None:
         if len(self.bandwidths) < 2:
             raise UsageError("a sum of Gaussian kernels needs at least two bandwidths")
-        for bandwidth in self.bandwidths:
-            require_bandwidth(bandwidth)
+        object.__setattr__(self, "bandwidths", tuple(map(as_bandwidth, self.bandwidths)))
 
     @property
     def parts(self) -> tuple[Gaussian, ...]:

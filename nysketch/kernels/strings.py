@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Rows
+from nysketch.kernels.base import Floats, Rows, whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -32,6 +32,7 @@ class _OfStrings:
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "length", whole(self.length, "the length of substrings"))
         if not 1 <= self.length <= LONGEST:
             raise UsageError(
                 f"the length of substrings must be between 1 and {LONGEST} characters, not {self.length}"
@@ -122,6 +123,7 @@ class Subsequence(_OfStrings):
         super().__post_init__()
         if not 0 < self.decay <= 1:
             raise UsageError(f"the decay must be above 0 and at most 1, not {self.decay!r}")
+        object.__setattr__(self, "decay", float(self.decay))
 
     def __call__(self, X: Rows, Y: Rows) -> Floats:
         values = self._weights(X, Y)

@@ -19,10 +19,10 @@ def weigh_subsequences(x, Y, length, decay, tails, running, totals):  # type: ig
 
     `tails[p, t]` is the weight of the common subsequences of p characters in the part of x read so far and
     the first t characters of y, each running on to the ends of both parts: a subsequence grows by one
-    character from there. Of no characters there is one everywhere.
+    character from there. Of no characters there is one everywhere. The decay of the characters themselves
+    is left out: it is the same for all, and cancels when the kernel is normalised; only gaps count.
     """
     width, lanes = Y.shape
-    square = decay * decay
     tails[0] = 1.0
     tails[1:] = 0.0
     totals[:] = 0.0
@@ -34,11 +34,11 @@ def weigh_subsequences(x, Y, length, decay, tails, running, totals):  # type: ig
                 shorter, row = tails[p - 1, t], Y[t]
                 if p == length:
                     for j in range(lanes):
-                        totals[j] += square * shorter[j] if row[j] == x[a] else 0.0
+                        totals[j] += shorter[j] if row[j] == x[a] else 0.0
                 else:
                     longer = tails[p, t + 1]
                     for j in range(lanes):
-                        running[j] = decay * running[j] + (square * shorter[j] if row[j] == x[a] else 0.0)
+                        running[j] = decay * running[j] + (shorter[j] if row[j] == x[a] else 0.0)
                         longer[j] = decay * longer[j] + running[j]
 
 

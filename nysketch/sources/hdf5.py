@@ -121,6 +121,11 @@ class HDF5File:
         if not tables and vectors and len({found[name][0] for name in vectors}) == 1:
             return vectors
         listed = shorten([f"{name} {shape}" for name, (shape, _) in found.items()] + links)
+        if texts and not (tables or vectors):
+            raise SchemaError(
+                f"{self.location}: has no numeric data sets. Those of text are for string kernels "
+                f"(--kernel spectrum): {shorten(texts)}"
+            )
         raise SchemaError(
             f"{self.location}: cannot tell which data set to read; name it with --dataset. "
             f"There are: {listed or 'none'}"

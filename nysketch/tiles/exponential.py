@@ -1,4 +1,8 @@
-"""Exponential, cosine and sine in float32, branch-free, so that loops over them vectorise."""
+"""Exponential, cosine and sine in float32, branch-free, so that loops over them vectorise.
+
+They become part of the compiled loops of other modules, whose kept machine code does not notice when this
+file changes: delete `__pycache__` then, as scripts/test does.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import Basis, FourierBasis, NystromBasis
+from nysketch.basis import LARGEST_SCALED, Basis, FourierBasis, NystromBasis
 from nysketch.compiled import FAST, compiled
 from nysketch.kernels import (
     Cosine,
@@ -51,7 +51,8 @@ def _scale(rows, order, shift, factor, scaled):  # type: ignore[no-untyped-def]
     """Write the rows `order`, shifted and divided, one after the other."""
     for k in range(rows.shape[1]):
         for p in range(len(order)):
-            scaled[p, k] = (rows[order[p], k] - shift[k]) / factor[k]
+            value = (rows[order[p], k] - shift[k]) / factor[k]
+            scaled[p, k] = min(max(value, -LARGEST_SCALED), LARGEST_SCALED)
 
 
 @compiled(fastmath=FAST)

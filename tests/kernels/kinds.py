@@ -107,7 +107,7 @@ def basis_at(kernel, landmarks, *, center=0.0, scale=1.0):
     columns = tuple(Column(f"x{i}") for i in range(d))
     center, scale = np.zeros(d) + center, np.ones(d) * scale
     return NystromBasis(
-        columns=columns, scaling="none", center=center, scale=scale, kernel=kernel, landmarks=landmarks
+        columns=columns, scaling="none", center=center, scale=scale, kernel=kernel, landmarks=landmarks.copy()
     )
 
 
