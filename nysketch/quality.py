@@ -35,6 +35,9 @@ MEASURED_UP_TO = 2000
 # Rows of text to measure on: two million pairs of strings of 60 characters took a subsequence kernel 8 s.
 _TEXT_ROWS = 500
 
+# Farther than this, no extrapolation is worth a word.
+_MOST_DOUBLINGS = 5
+
 # The rows of h at a time: 512 × 2000 values are 8 MB.
 _STEP = 512
 
@@ -340,8 +343,8 @@ def _landmarks_needed(
         return None
     # Errors of kernels fall at least like a power of m: a straight line in logarithms is on the safe side.
     rate = math.log2(with_half / squared_error)
-    factor = (squared_error / target) ** (1 / rate)
-    return None if factor > 32 else _round_up(basis.m * factor)
+    doublings = math.log2(squared_error / target) / rate
+    return None if doublings > _MOST_DOUBLINGS else _round_up(basis.m * 2**doublings)
 
 
 def _round_up(count: float) -> int:

@@ -341,3 +341,31 @@ def test_random_pivots_do_not_depend_on_the_block(monkeypatch):
     for block in (16, 128):
         gap, error = left[block][0] - left[1][0], np.hypot(left[block][1], left[1][1])
         assert abs(gap) < 4 * error
+
+
+def curve(rows, seed):
+    """95 % of the rows on a thin closed curve, the rest around it: uniform landmarks waste most of theirs."""
+    random = np.random.default_rng(seed)
+    angles = np.outer(random.uniform(0, 2 * np.pi, rows), [1, 2])
+    made = np.hstack([np.cos(angles), np.sin(angles)]) @ (0.5 * random.standard_normal((4, 5)))
+    made += 0.01 * random.standard_normal((rows, 5))
+    off = random.random(rows) < 0.05
+    made[off] = 2 * random.standard_normal((int(off.sum()), 5))
+    return made
+
+
+def mean_residual(sampling, m, pilot, others, kernel, seed):
+    Z = choose(sampling, pilot, kernel, m, seed=seed).rows
+    eigenvalues, vectors = np.linalg.eigh(kernel(Z, Z))
+    kept = eigenvalues > 1e-8 * eigenvalues[-1]
+    features = kernel(others, Z) @ vectors[:, kept] / np.sqrt(eigenvalues[kept])
+    return np.sqrt(np.maximum(1 - (features**2).sum(axis=1), 0)).mean()
+
+
+@pytest.mark.parametrize("sampling", ["leverage", "rpcholesky", "kmeans++"])
+@pytest.mark.parametrize("seed", range(3))
+def test_half_the_landmarks_do_where_density_is_strongly_uneven(sampling, seed):
+    rows = curve(8000, seed)
+    kernel = Gauss(np.median(cdist(rows[:500], rows[500:1000])))
+    split = rows[:6000], rows[6000:], kernel, seed
+    assert mean_residual(sampling, 250, *split) < mean_residual("uniform", 500, *split)

@@ -86,7 +86,7 @@ def sklearn_sums(basis: nysketch.Basis) -> Sums:
     Z = basis.transform(basis.landmarks).astype(np.float32)
     model = Nystroem(gamma=0.5 / basis.kernel.bandwidth**2, n_components=len(Z), random_state=0).fit(Z)
     # features → kernel sums: undo the normalisation K^(-1/2), so that all contenders give the same numbers
-    eigenvalues, vectors = np.linalg.eigh(basis.gram[np.ix_(*[model.component_indices_] * 2)])
+    eigenvalues, vectors = np.linalg.eigh(basis.gram()[np.ix_(*[model.component_indices_] * 2)])
     back = (vectors * np.sqrt(np.maximum(eigenvalues, 0))) @ vectors.T
 
     def sums(chunks: Iterator[Any]) -> Any:
