@@ -1,6 +1,6 @@
 """The additive statistics of a pass. Each knows how to add, subtract, and be stored.
 
-The fast updates live in tiles.py; what arrives here is the sum over one fragment, and what leaves is
+The fast updates live in tiles/; what arrives here is the sum over one fragment, and what leaves is
 the sum over a file, a day, a year. Names in `arrays` are those of the sketch file (FORMAT.md).
 """
 

@@ -140,6 +140,16 @@ class Basis:
         """Whether rows are strings."""
         return self.columns[0].text
 
+    @property
+    def row_width(self) -> int:
+        """How many numbers of 8 bytes a row takes: the features, or what strings take on average."""
+        return self.d
+
+    @cached_property
+    def middle(self) -> Floats:
+        """A point amid the scaled rows; rows of a sample are stored relative to it, to lose few digits."""
+        return np.zeros(self.d)
+
     def transform(self, rows: Rows) -> Rows:
         """Bring rows from the data's units to those of the kernel; strings stay what they are."""
         if self.text:
@@ -298,6 +308,18 @@ class NystromBasis(Basis):
     def scaled_landmarks(self) -> Rows:
         """Z, in the units of the kernel."""
         return self.transform(self.landmarks)
+
+    @property
+    def row_width(self) -> int:
+        """Of text, what landmarks take on average."""
+        if not self.text:
+            return self.d
+        return max(1, -(-sum(len(text.encode()) for text in self.landmarks) // (8 * self.m)))
+
+    @cached_property
+    def middle(self) -> Floats:
+        """The median of the scaled landmarks: a few of them may be very far out."""
+        return super().middle if self.text else np.median(self.scaled_landmarks, axis=0)
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return k(x, Z) for every row."""

@@ -7,17 +7,22 @@ from typing import Any
 import numpy as np
 
 from nysketch.basis import Basis
-from nysketch.quality import from_description, of_sketch
+from nysketch.quality import Quality, drift, from_description, of_sketch
 from nysketch.sketches import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
 RANK_UP_TO = 4000
 
 
-def describe(thing: Sketch | Basis) -> dict[str, Any]:
-    """Return everything about a sketch or basis but its arrays, ready for JSON."""
-    if isinstance(thing, Basis):
-        return _describe_basis(thing) | {"kind": "basis", "quality": describe_quality(thing)}
+def describe(thing: Sketch | Basis, *, quality: bool = True) -> dict[str, Any]:
+    """Return everything about a sketch or basis but its arrays, ready for JSON; `quality` takes a second."""
+    facts = (
+        _describe_basis(thing) | {"kind": "basis"} if isinstance(thing, Basis) else _describe_sketch(thing)
+    )
+    return facts | ({"quality": describe_quality(thing)} if quality else {})
+
+
+def _describe_sketch(thing: Sketch) -> dict[str, Any]:
     provenance = thing.provenance.describe()
     facts = _describe_basis(thing.basis) | {
         "blocks": len(thing.block_rows),
@@ -25,7 +30,6 @@ def describe(thing: Sketch | Basis) -> dict[str, Any]:
         "inputs": provenance["inputs"],
         "kind": "sketch",
         "precision": thing.settings["precision"],
-        "quality": describe_quality(thing),
         "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
@@ -56,8 +60,10 @@ def describe_quality(
     if isinstance(thing, Sketch) and basis.m <= up_to:
         now = of_sketch(thing, effective_dimension=effective_dimension)
         if now is not None:
-            return now.describe() | {"measured_on": "sample"}
-    if "held_out" in basis.origin:
+            facts = now.describe() | {"measured_on": "sample"}
+            changed = drift(now, basis) if isinstance(now, Quality) else None
+            return facts | ({"advice": [changed, *facts["advice"]]} if changed else {})
+    if "held_out" in basis.origin and (isinstance(thing, Basis) or thing.rows):
         return from_description(basis.origin["held_out"]).describe() | {"measured_on": "pilot"}
     return None
 

@@ -15,6 +15,7 @@ from nysketch.describe import describe
 from nysketch.errors import InputError, UsageError
 from nysketch.fileformat import load
 from nysketch.sketches import Sketch
+from nysketch.texts import text_arrays
 
 FORMATS = ("npz", "json", "parquet")
 
@@ -41,7 +42,9 @@ def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None
             np.savez(file, **arrays)  # type: ignore[arg-type]
         elif chosen == "json":
             lists = {name: array.tolist() for name, array in arrays.items()}
-            text = json.dumps(describe(thing) | {"arrays": lists}, sort_keys=True, allow_nan=False)
+            text = json.dumps(
+                describe(thing, quality=False) | {"arrays": lists}, sort_keys=True, allow_nan=False
+            )
             file.write(text.encode() + b"\n")
         else:
             _write_landmarks(thing, arrays, file)
@@ -55,9 +58,11 @@ def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
         "kernel": np.array(json.dumps(basis.kernel.describe(), sort_keys=True)),
         "scale": basis.scale,
     }
-    if isinstance(basis, NystromBasis):
-        # As characters, not as objects: those would be pickled.
-        arrays["landmarks"] = basis.landmarks.astype(str) if basis.text else basis.landmarks
+    if isinstance(basis, NystromBasis) and basis.text:
+        # NumPy has no strings of different lengths that would not be pickled.
+        arrays |= text_arrays("landmarks", basis.landmarks)
+    elif isinstance(basis, NystromBasis):
+        arrays["landmarks"] = basis.landmarks
     elif isinstance(basis, FourierBasis):
         arrays["frequencies"] = basis.frequencies
     if isinstance(thing, Sketch):
@@ -87,5 +92,5 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
             if name in table:
                 raise UsageError(f"the data has a column {name!r} of its own; use --to npz or --to json")
             table[name] = pa.array(arrays[f"{name}s"])
-    facts = json.dumps(describe(thing), sort_keys=True, allow_nan=False)
+    facts = json.dumps(describe(thing, quality=False), sort_keys=True, allow_nan=False)
     pq.write_table(pa.table(table).replace_schema_metadata({"nysketch": facts}), file)

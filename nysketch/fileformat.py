@@ -248,21 +248,26 @@ def _check_basis(basis: Basis) -> None:
     if not (basis.scale > 0).all():
         raise ValueError("basis.scale is not positive")
     _check_kernel(basis)
-    _check_origin(basis.origin)
+    _check_origin(basis)
 
 
-def _check_origin(origin: dict[str, Any]) -> None:
+def _check_origin(basis: Basis) -> None:
     """Raise ValueError unless what `info` shows of the making of a basis is what was written."""
+    origin = basis.origin
     if "held_out" in origin:
-        quality.from_description(origin["held_out"])
+        measured = quality.from_description(origin["held_out"])
+        if isinstance(measured, quality.FourierQuality) != isinstance(basis, FourierBasis):
+            raise ValueError("its origin is that of another kind of basis")
     names = ("sampling", "frequencies")
     if not all(isinstance(origin.get(name, ""), str) for name in names):
+        raise ValueError("its origin is impossible")
+    if "sampling_report" in origin and "sampling" not in origin:
         raise ValueError("its origin is impossible")
     numbers = [*origin.get("sampling_report", {}).values()]
     numbers += [number for tried in origin.get("auto", []) for number in tried.values()]
     for value in numbers:
         for number in value.values() if isinstance(value, dict) else [value]:
-            if type(number) not in (int, float):
+            if type(number) not in (int, float) or not abs(number) < 1e100:
                 raise ValueError("its origin holds something that is not a number")
     for tried in origin.get("auto", []):
         if set(tried) != {"landmarks", "projection_error", "projection_error_se", "sampling_error"}:
@@ -318,7 +323,11 @@ def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
         raise ValueError("its precision is unknown")
     if not isinstance(weights, str | None) or weighted != (weights is not None):
         raise ValueError("it does not say which column its weights are from")
-    if not all(_is_count(settings.get(name, 0)) for name in ("blocks", "seed")):
+    counts = [settings.get(name, 0) for name in ("blocks", "seed")]
+    sample_rows = settings.get("sample_rows")
+    if not all(map(_is_count, counts)) or not (sample_rows is None or _is_count(sample_rows)):
+        raise ValueError("its settings are impossible")
+    if not isinstance(settings.get("nulls", ""), str):
         raise ValueError("its settings are impossible")
 
 

@@ -102,7 +102,8 @@ class BasisOptions:
         known = {field.name for field in fields(cls)}
         for name in options:
             if name not in known:
-                raise UsageError(f"there is no option {name!r} for making a basis")
+                listed = ", ".join(field.name for field in fields(cls))
+                raise UsageError(f"there is no option {name!r} for making a basis; there are {listed}")
         return cls(**options)
 
     def _require_fourier(self) -> None:
@@ -110,6 +111,8 @@ class BasisOptions:
             raise UsageError("Fourier features are for the gaussian kernel with one bandwidth")
         if self.m == AUTO:
             raise UsageError("'auto' is for landmarks: say how many Fourier features there shall be")
+        if self.sampling != DEFAULT_SAMPLING:
+            raise UsageError("Fourier features have no landmarks: leave out --sampling")
         if self.most % 2:
             raise UsageError(f"Fourier features come in pairs: their number must be even, not {self.m}")
 
@@ -158,8 +161,11 @@ def fit_rows(
     """Make a basis from pilot rows (all finite, in the data's units) of a table of `of_rows` rows."""
     from threadpoolctl import threadpool_limits
 
+    rows = np.asarray(rows, object if columns[0].text else np.float64)
     if not len(rows):
         raise InputError("there are no rows to choose landmarks from")
+    if not columns[0].text and not np.isfinite(rows).all():
+        raise InputError("the rows to choose landmarks from hold NaN or infinities: leave these out")
     require_seed(seed)
     # With one thread: the last bits of sums may depend on their number, and the choice of landmarks on them.
     with threadpool_limits(1):
@@ -197,11 +203,17 @@ class _Fit:
         widths = {column.name: column.width for column in columns}
         self._kernel: Kernel = options.kernel_options().fit(self._scaled, widths, seed)
         with np.errstate(over="ignore", invalid="ignore"):
-            if not (self._kernel.diagonal(self._scaled) < LARGEST).all():
-                raise InputError(
-                    f"some rows are too large for the kernel ({self._kernel}). "
-                    "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
-                )
+            squared_norms = self._kernel.diagonal(self._scaled)
+        if not (squared_norms < LARGEST).all():
+            raise InputError(
+                f"some rows are too large for the kernel ({self._kernel}). "
+                "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+            )
+        if text and not squared_norms.any():
+            raise InputError(
+                f"no string has the {options.length} characters that the kernel compares: "
+                "use a smaller --length"
+            )
         self._candidates, self._held_out = self._split()
 
     def _split(self) -> tuple[Any, Any]:
@@ -233,8 +245,14 @@ class _Fit:
     def _measure(self, basis: Basis) -> quality.Quality | quality.FourierQuality | None:
         if basis.m > quality.MEASURED_UP_TO and self._options.m != AUTO:
             return None
-        held_out = self._scaled[self._held_out]
-        return quality.measure(basis, held_out, None, of_rows=self._of_rows, effective_dimension=False)
+        return quality.measure(
+            basis,
+            self._scaled[self._held_out],
+            None,
+            of_rows=self._of_rows,
+            effective_dimension=False,
+            at_most=_HELD_OUT_FOR_AUTO,
+        )
 
     def _common(self) -> dict[str, Any]:
         return {
@@ -275,10 +293,10 @@ class _Fit:
             basis, report = self._choose(m)
             measured = self._measure(basis)
             if not isinstance(measured, quality.Quality):
-                raise InputError(
-                    f"{len(self._rows):,} rows are too few to find the number of landmarks by: "
-                    "give it with -m"
+                log.warning(
+                    "%d rows are too few to find the number of landmarks by: all may be some", len(self._rows)
                 )
+                return *self._choose(self._options.most), []
             tries.append(
                 _rounded(
                     {

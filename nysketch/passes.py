@@ -1,6 +1,6 @@
 """One pass: source → sketch. Threads over fragments, progress, checkpoint.
 
-How rows become chunks is reading.py's business, how chunks become sums is tiles.py's, who runs the
+How rows become chunks is reading.py's business, how chunks become sums is that of tiles/, who runs the
 fragments is an engine's. A pass that ends in a file, with a lock, resume and all, is jobs.py's.
 """
 
@@ -62,7 +62,7 @@ class PassOptions:
     def nothing(self, basis: Basis) -> Tally:
         """Return the tally of no rows at a basis."""
         # Who wants Fourier features may want them for holding no rows.
-        usual = 0 if basis.features == "fourier" else default_sample_rows(basis.d)
+        usual = 0 if basis.features == "fourier" else default_sample_rows(basis.row_width)
         rows = usual if self.sample_rows is None else self.sample_rows
         return Tally.zeros(basis, blocks=self.blocks, sample_rows=rows, weighted=self.weights is not None)
 

@@ -19,6 +19,7 @@ from nysketch.errors import InputError, UsageError
 from nysketch.fitting import AUTO, BasisOptions, fit_rows
 from nysketch.reading import ChunkReader
 from nysketch.sources import Fragment, Source
+from nysketch.sources.base import row_width
 
 Progress = Callable[[int, int], None]
 
@@ -53,7 +54,7 @@ def fit_basis(
     `progress` is told of the reading of the pilot, `choosing` of the choice of landmarks.
     """
     require_seed(seed)
-    wanted = pilot_rows_for(options, total_width(source.columns))
+    wanted = pilot_rows_for(options, row_width(source))
     # To find the number of landmarks, a pilot may well be smaller than the largest.
     at_least = 1 if options.m == AUTO else options.most
     if wanted < at_least:

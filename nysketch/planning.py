@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from nysketch.basis import Column, total_width
+from nysketch.basis import Column
 from nysketch.engines.local import available_threads
 from nysketch.errors import UsageError
 from nysketch.fitting import BasisOptions
@@ -14,6 +14,7 @@ from nysketch.quality import MEASURED_UP_TO
 from nysketch.reading import batch_rows_for, chunk_rows_for
 from nysketch.samples import DEFAULT_ROWS, default_sample_rows
 from nysketch.sources import Source
+from nysketch.sources.base import row_width
 
 log = logging.getLogger("nysketch")
 
@@ -65,14 +66,14 @@ class Size:
             return 0
         rows = min(self.pilot_rows, rows_to_draw_from(source))
         # The rows of the pilot, scaled, and on their way to landmarks.
-        pilot = 3 * 8 * rows * total_width(source.columns)
+        pilot = 3 * 8 * rows * row_width(source)
         return pilot + max(self._choosing_bytes(rows), self.judging_bytes())
 
     def _choosing_bytes(self, rows: int) -> int:
         if self.sampling in ("greedy", "rpcholesky"):  # a factor of the kernel matrix
             return 8 * rows * min(self.m, rows)
         if self.sampling == "leverage":  # matrices of a dictionary half as large again as the landmarks
-            return 8 * 7 * self.m**2
+            return 8 * 5 * self.m**2
         return 0
 
     def judging_bytes(self) -> int:
@@ -91,9 +92,10 @@ def plan(
     memory: int = DEFAULT_MEMORY,
 ) -> Plan:
     """Plan a pass within `memory` bytes; raise UsageError if it does not fit."""
-    d, m = total_width(source.columns), size.m
+    d, m = row_width(source), size.m
     sums, landmarks = 8 * blocks * m, 8 * m * d
-    sample = 4 * d * (default_sample_rows(d) if sample_rows is None else sample_rows)
+    # Keys and orders besides the rows.
+    sample = (4 * d + 24) * (default_sample_rows(d) if sample_rows is None else sample_rows)
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
     fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 4 * sample
@@ -109,12 +111,17 @@ def plan(
         )
     passing = fixed + chosen * per_thread
     needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
+    if memory <= _BASE_BYTES:
+        raise UsageError(
+            f"nysketch itself takes about {_BASE_BYTES / 1e6:,.0f} MB, more than the {memory / 1e6:,.0f} MB "
+            "allowed. Allow more with --memory"
+        )
     if needed > memory:
         fewer = " or --threads" if chosen > 1 else ""
         raise UsageError(
             f"this takes about {needed / 1e6:,.0f} MB of memory with {chosen} thread(s), more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m), "
-            f"--blocks, --pilot-rows{fewer}"
+            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m, "
+            f"--max-landmarks), --blocks, --pilot-rows{fewer}"
         )
     # After the pass not all of its memory is back, and threads matter more than a verdict, which can wait.
     judged = passing + size.judging_bytes()

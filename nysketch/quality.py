@@ -1,7 +1,7 @@
 """How good is a sketch? Residuals, projection error against sampling error, and what to do about it.
 
-All of it is measured on rows that had no say in the choice of landmarks: a held-out part of the pilot when
-a basis is made, the sample that every sketch carries afterwards.
+It is measured on a held-out part of the pilot when a basis is made, and afterwards on the sample that every
+sketch carries: of all its rows, landmarks among them as often as they are among the rows.
 
 The residual of a row, √(k(x,x) − k_Z(x,x)), is how far it is from what the landmarks can express. The
 projection error |μ̂ − μ̂_m| is the same for the mean of all rows, usually far smaller, because residuals
@@ -21,6 +21,7 @@ import numpy as np
 from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis, require_landmarks
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.kernels import Floats, Rows
+from nysketch.samples import RowSample
 from nysketch.sketches import Sketch
 
 QUANTILES = {"median": 0.5, "95%": 0.95, "99%": 0.99, "max": 1.0}
@@ -31,6 +32,9 @@ FEWEST_ROWS = 20
 # Beyond so many landmarks, the eigenvectors of the kernel matrix take minutes and more memory than a pass:
 # then quality is measured only where it is asked for.
 MEASURED_UP_TO = 2000
+
+# Rows to measure on, at most: pairs of 2000 rows take a second.
+MEASURED_ROWS = 2000
 
 # Rows of text to measure on: two million pairs of strings of 60 characters took a subsequence kernel 8 s.
 _TEXT_ROWS = 500
@@ -65,7 +69,7 @@ class Quality:
     projection_error_se: float
     sampling_error: float
     effective_dimension: float | None  # at λ = 1/n; None if it was not asked for
-    enough: bool | None  # None: cannot be told
+    enough: bool | None  # by a standard error of the squares; None: within it
     landmarks_needed: int | None
 
     def describe(self) -> dict[str, Any]:
@@ -82,12 +86,11 @@ class Quality:
             sentences = [f"Enough landmarks: {found.format('below')}."]
         elif self.enough is None:
             sentences = [
-                f"Probably enough landmarks: {found.format('within its own uncertainty of')}, "
-                f"and {self.rows:,} sampled rows cannot tell them apart."
+                f"Just enough landmarks, or nearly so: {found.format('within its standard error of')}."
             ]
         else:
             more = (
-                f"About {self.landmarks_needed:,} would be enough (-m {self.landmarks_needed})."
+                f"About {self.landmarks_needed:,} may be enough (-m {self.landmarks_needed})."
                 if self.landmarks_needed is not None
                 else "More of them help too slowly to say how many would be enough."
             )
@@ -96,13 +99,14 @@ class Quality:
 
     def _about_the_kernel(self) -> list[str]:
         sharper, softer = _REMEDIES.get(self.kernel, ("a smaller --bandwidth", "a larger --bandwidth"))
+        if self.sampling_error <= 1e-7 * self.mean_norm:
+            return ["To the kernel, all rows are the same."]
         if self.mean_kernel > 0.95 * self.mean_norm**2:
             remedy = f": try {sharper}" if sharper else ""
             return [f"The kernel hardly tells rows apart (mean value {self.mean_kernel:.3g}){remedy}."]
         if self.rank < self.landmarks / 2 and self.enough is not False:
-            more = f", or {sharper} would show more" if sharper else ""
             span = f"{self.rank} dimension{'s' if self.rank != 1 else ''}"
-            return [f"The landmarks span only {span}: fewer of them would do{more}."]
+            return [f"The landmarks span only {span}: fewer of them would do."]
         if self.mean_residual > 0.9 * self.mean_norm and softer:
             mean = f"mean residual {self.mean_residual:.2f}"
             return [f"Most rows are unlike all landmarks ({mean}): try {softer}."]
@@ -157,14 +161,14 @@ def from_description(description: dict[str, Any]) -> Quality | FourierQuality:
             good = True
         else:
             whole = name in ("rows", "of_rows", "landmarks", "rank", "landmarks_needed")
-            good = _is_measured(value) and (not whole or isinstance(value, int))
+            good = _is_measured(value) and (not whole or (isinstance(value, int) and value >= 0))
         if not good:
             raise ValueError(f"its quality has an impossible {name}")
     return kind(**description)
 
 
 def _is_measured(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < math.inf
+    return type(value) in (int, float) and abs(value) < 1e100
 
 
 def measure(
@@ -174,8 +178,12 @@ def measure(
     *,
     of_rows: int,
     effective_dimension: bool = True,
+    at_most: int = MEASURED_ROWS,
 ) -> Quality | FourierQuality | None:
-    """Measure a basis on scaled rows that stand for `of_rows`; None if these are too few to say."""
+    """Measure a basis on scaled rows that stand for `of_rows`; None if these are too few to say.
+
+    Rows must be in no order that has to do with their content: if there are many, the first will do.
+    """
     from threadpoolctl import threadpool_limits
 
     if weights is not None:
@@ -184,11 +192,8 @@ def measure(
         scaled, weights = scaled[weights > 0], weights[weights > 0]
     if len(scaled) < FEWEST_ROWS:
         return None
-    if scaled.dtype == object:
-        # In no order that has to do with their content, so the first are as good as any.
-        scaled, weights = scaled[:_TEXT_ROWS], None if weights is None else weights[:_TEXT_ROWS]
-    else:
-        scaled = scaled.astype(np.float64)
+    most = _TEXT_ROWS if basis.text else at_most
+    scaled, weights = scaled[:most], None if weights is None else weights[:most]
     shares = np.ones(len(scaled)) if weights is None else weights / weights.mean()
     # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.
     with threadpool_limits(1):
@@ -211,13 +216,15 @@ def _measure_landmarks(
     squared_error = (1 - own) * pairs.mean_h + float((shares**2 * residuals**2).mean()) / n
     # The larger the part of the table that was sampled, the less is left to chance.
     variance = pairs.variance_h * (1 - s / n)
-    squared_sampling = max(0.0, float((shares * squared_norms).mean()) - pairs.mean_k) * own
+    # |φ(x) − μ|² for each row, and its mean over draws of n rows.
+    spreads = squared_norms - 2 * pairs.means_k + pairs.mean_k
+    squared_sampling = max(0.0, float((shares**2 * spreads).mean())) / n
     enough = _enough(squared_error, math.sqrt(variance), squared_sampling)
     error, error_se = _root(squared_error, math.sqrt(variance))
     mean, mean_se = _weighted_mean(residuals, shares, share_left=1 - s / n)
     needed = None
     if enough is False:
-        needed = _landmarks_needed(basis, X, shares, pairs.mean_k, squared_error, squared_sampling)
+        needed = _landmarks_needed(basis, X, shares, pairs, n, squared_error, squared_sampling)
     return Quality(
         rows=s,
         of_rows=n,
@@ -252,7 +259,7 @@ class _PairMeans:
 
     def __init__(self, basis: NystromBasis, X: Rows, features: Floats, shares: Floats) -> None:
         s = len(X)
-        sums_k, sums_h, squares_h = np.empty(s), np.empty(s), np.empty(s)
+        sums_k, sums_h = np.empty(s), np.empty(s)
         for start in range(0, s, _STEP):
             part = slice(start, start + _STEP)
             k = basis.kernel(X[part], X)
@@ -260,18 +267,15 @@ class _PairMeans:
             rows = np.arange(len(k))
             k[rows, start + rows] = h[rows, start + rows] = 0.0
             sums_k[part], sums_h[part] = k @ shares, h @ shares
-            h *= shares
-            squares_h[part] = (h**2).sum(axis=1) * shares[part] ** 2
         others = shares.sum() - shares
         pairs = float(shares @ others)
+        self.means_k = sums_k / others  # of each row with all others
         self.mean_k = float(shares @ sums_k) / pairs
         self.mean_h = float(shares @ sums_h) / pairs
-        # Hoeffding: the variance of a U-statistic is 4 ζ₁/s + 2 ζ₂/s², where ζ₁ belongs to the means over
-        # partners of each row; these vary by ζ₂/s on their own account, which is taken off again.
+        # Of a U-statistic: the variance of the means over partners of each row, four times over s. These vary
+        # on their own account, too, which makes it somewhat too large where there is nothing else: better so.
         influence = 2 * shares * (sums_h / others - self.mean_h)
-        pair_variance = max(0.0, float(squares_h.sum()) / (s * (s - 1)) - self.mean_h**2)
-        noise = 2 * pair_variance / (s * (s - 1))
-        self.variance_h = max(float((influence**2).mean()) / s - noise, noise)
+        self.variance_h = float((influence**2).mean()) / s
 
 
 def _root(square: float, se: float) -> tuple[float, float]:
@@ -281,9 +285,9 @@ def _root(square: float, se: float) -> tuple[float, float]:
 
 
 def _enough(squared_error: float, se: float, squared_sampling: float) -> bool | None:
-    if squared_error + 2 * se <= squared_sampling:
+    if squared_error + se <= squared_sampling:
         return True
-    return False if squared_error - 2 * se > squared_sampling else None
+    return False if squared_error - se > squared_sampling else None
 
 
 def _weighted_mean(values: Floats, shares: Floats, *, share_left: float) -> tuple[float, float]:
@@ -315,34 +319,43 @@ def _landmarks_needed(
     basis: NystromBasis,
     X: Rows,
     shares: Floats,
-    mean_kernel: float,
+    pairs: _PairMeans,
+    n: int,
     squared_error: float,
     target: float,
 ) -> int | None:
-    """Extrapolate from the error with half of the landmarks and with all.
+    """Extrapolate from the errors with a quarter of the landmarks, with half of them and with all.
 
-    Landmarks are in the order in which they were drawn, so the first half is what a smaller sample would
-    have been.
+    Landmarks are in the order in which they were drawn, so the first are what a smaller sample would have
+    been. A straight line in logarithms, at the slower of the two rates: kernels that are smooth do better.
     """
     from scipy.linalg import cholesky, solve_triangular
 
+    half = basis.m // 2
     if basis.m < 16 or not target > 0:
         return None
-    half = basis.m // 2
     first = basis.scaled_landmarks[:half]
-    gram = basis.kernel(first, first)
-    ridge = RANK_CUTOFF * float(np.trace(gram)) / half
-    if not ridge > 0:
+    lengths = np.sqrt(basis.kernel.diagonal(first))
+    if not lengths.any():
         return None  # these landmarks are 0 to the kernel, such as strings too short for it
-    L = cholesky(gram + ridge * np.eye(half), lower=True)
-    coordinates = solve_triangular(L, basis.kernel(first, X), lower=True, overwrite_b=True)
-    total, own = coordinates @ shares, (coordinates**2) @ shares**2
-    pairs = shares.sum() ** 2 - (shares**2).sum()
-    with_half = mean_kernel - float((total**2 - own).sum()) / pairs
-    if not with_half > squared_error > 0:
+    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, None]
+    gram = basis.kernel(first, first) * inverse * inverse.T
+    gram[np.diag_indices(half)] += RANK_CUTOFF
+    coordinates = solve_triangular(
+        cholesky(gram, lower=True), basis.kernel(first, X) * inverse, lower=True, overwrite_b=True
+    )
+
+    def with_first(count: int) -> float:
+        part = coordinates[:count]
+        total, own = part @ shares, part**2 @ shares**2
+        mean_h = pairs.mean_k - float((total**2 - own).sum()) / (shares.sum() ** 2 - (shares**2).sum())
+        residuals = np.maximum(basis.kernel.diagonal(X) - (part**2).sum(axis=0), 0.0)
+        return float(mean_h + (shares**2 * residuals).mean() / n)
+
+    errors = [with_first(half // 2), with_first(half), squared_error]
+    if not errors[0] > errors[1] > errors[2] > 0:
         return None
-    # Errors of kernels fall at least like a power of m: a straight line in logarithms is on the safe side.
-    rate = math.log2(with_half / squared_error)
+    rate = min(math.log2(errors[0] / errors[1]), math.log2(errors[1] / errors[2]))
     doublings = math.log2(squared_error / target) / rate
     return None if doublings > _MOST_DOUBLINGS else _round_up(basis.m * 2**doublings)
 
@@ -365,16 +378,42 @@ def _measure_fourier(basis: FourierBasis, X: Rows) -> FourierQuality:
     )
 
 
+def drift(now: Quality, basis: Basis) -> str | None:
+    """Say so if rows are farther from the landmarks than those that these were chosen from."""
+    held_out = basis.origin.get("held_out")
+    if held_out is None:
+        return None
+    doubt = math.hypot(now.mean_residual_se, GROWN * held_out["mean_residual_se"])
+    slack = math.sqrt(RANK_CUTOFF) * now.mean_norm
+    if now.mean_residual <= GROWN * held_out["mean_residual"] + 2 * doubt + slack:
+        return None
+    return (
+        f"The rows are farther from the landmarks than those they were chosen from (mean residual "
+        f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}): have the data changed? "
+        "See `nysketch info --against`, or make a new basis."
+    )
+
+
 def of_sketch(sketch: Sketch, *, effective_dimension: bool = True) -> Quality | FourierQuality | None:
     """Measure the basis of a sketch on its sample of rows; None if that is too small."""
     sample = sketch.tally.sample
+    if not sketch.rows or not _stands_for(sample, sketch):
+        return None
     return measure(
         sketch.basis,
-        sample.rows,
+        sample.scaled(sketch.basis.middle),
         sample.weights,
         of_rows=sketch.rows,
         effective_dimension=effective_dimension,
     )
+
+
+def _stands_for(sample: RowSample, sketch: Sketch) -> bool:
+    """Tell whether the weight of the sampled rows is what it should be: a few heavy rows may not be in it."""
+    if sample.weights is None or not len(sample):
+        return True
+    expected = sketch.total_weight / sketch.rows
+    return bool(0.5 * expected <= sample.weights.mean() <= 2 * expected)
 
 
 @dataclass(frozen=True)
@@ -398,7 +437,7 @@ class Coverage:
         """Say in a plain sentence whether the landmarks still do."""
         facts = (
             f"mean residual {self.residual_then:.3g} then, {self.residual_now:.3g} now; "
-            f"{self.beyond_share:.1%} of the rows are beyond what 99 % were then"
+            f"{self.beyond_share:.1%} of the rows have a residual that 1% had then"
         )
         if self.covered:
             return f"The landmarks still cover the data: {facts}."
@@ -421,14 +460,17 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
             "count). Sketch with a larger --sample-rows"
         )
     then = _residuals_then(old)
-    rows = now.rows if basis.text else now.rows.astype(np.float64) * new.basis.scale + new.basis.center
-    X = basis.transform(rows)
+    rows = now.scaled(new.basis.middle)
+    X = basis.transform(rows if basis.text else rows * new.basis.scale + new.basis.center)
     residuals = _residuals(basis.kernel.diagonal(X), _features(basis, X))
     shares = np.ones(len(X)) if now.weights is None else now.weights / now.weights.mean()
     mean, mean_se = _weighted_mean(residuals, shares, share_left=1 - len(X) / max(new.rows, len(X)))
-    # A residual of 0 is 1e-6 or so, by rounding.
-    beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + 1e-6)).mean())
-    grown = mean > GROWN * then["mean_residual"] + 1e-6
+    slack = math.sqrt(RANK_CUTOFF) * then["mean_norm"]  # what a residual of 0 is by rounding
+    beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
+    # Both must be beyond doubt: small samples differ by chance.
+    doubt = math.hypot(mean_se, GROWN * then["mean_residual_se"])
+    grown = mean > GROWN * then["mean_residual"] + 2 * doubt + slack
+    share_se = math.sqrt(UNCOVERED_SHARE * (1 - UNCOVERED_SHARE) * (1 / len(X) + 1 / then["rows"]))
     return Coverage(
         rows_then=then["rows"],
         rows_now=len(X),
@@ -437,20 +479,23 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
         residual_now=mean,
         residual_now_se=mean_se,
         beyond_share=beyond,
-        covered=not grown and beyond <= UNCOVERED_SHARE,
+        covered=not grown and beyond <= UNCOVERED_SHARE + 2 * share_se,
     )
 
 
 def _residuals_then(old: Sketch | Basis) -> dict[str, Any]:
-    """Return what is known of the residuals of the rows that landmarks were chosen for."""
-    if isinstance(old, Sketch):
-        quality = of_sketch(old, effective_dimension=False)
-        if isinstance(quality, Quality):
-            return quality.describe()
+    """Return what is known of the residuals of rows like those that landmarks were chosen from.
+
+    Rows held out from the choice tell it best: in the sample of a small table there are many landmarks,
+    whose residual is 0.
+    """
     held_out = (old if isinstance(old, Basis) else old.basis).origin.get("held_out")
-    if held_out is None:
+    if held_out is not None:
+        return dict(held_out)
+    quality = None if isinstance(old, Basis) else of_sketch(old, effective_dimension=False)
+    if not isinstance(quality, Quality):
         raise InputError("the old file does not know its own residuals: it has no sample of rows")
-    return dict(held_out)
+    return quality.describe()
 
 
 def _residuals(squared_norms: Floats, features: Floats) -> Floats:

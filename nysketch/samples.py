@@ -5,7 +5,8 @@ whose key is at most `bound`, and the bound is as large as `capacity` rows allow
 not depend on who read them when; of two samples, all rows below the smaller bound are a sample of the
 union; and the rows of a part can be found by key and content, and taken away.
 
-Numbers are kept scaled and in float32: the sample says how good a sketch is, it does not store data.
+Numbers are kept scaled, relative to the middle of the landmarks, and in float32: the sample says how good a
+sketch is, it does not store data.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def default_sample_rows(d: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RowSample:
-    """The rows with the smallest keys: scaled, in the order of their keys."""
+    """The rows with the smallest keys, in the order of their keys."""
 
     keys: NDArray[np.int64]
     rows: Rows  # rows × features in float32, or strings
@@ -56,16 +57,19 @@ class RowSample:
 
     @classmethod
     def of(
-        cls, keys: NDArray[np.int64], scaled: Rows, weights: Floats | None, *, bound: int, capacity: int
+        cls, keys: NDArray[np.int64], rows: Rows, weights: Floats | None, *, bound: int, capacity: int
     ) -> RowSample:
-        """Sample scaled rows: all that have a key up to `bound`."""
-        rows = scaled
-        if scaled.dtype != object:
-            rows = np.clip(scaled, -_LARGEST_FLOAT32, _LARGEST_FLOAT32).astype(np.float32)
+        """Sample rows: all that have a key up to `bound`."""
+        if rows.dtype != object:
+            rows = np.clip(rows, -_LARGEST_FLOAT32, _LARGEST_FLOAT32).astype(np.float32)
         return cls(keys, rows, weights, bound, capacity)._sorted()._cut()
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def scaled(self, middle: Floats) -> Rows:
+        """Return the rows as they were before they were moved to the middle; strings never were."""
+        return self.rows if self.rows.dtype == object else self.rows.astype(np.float64) + middle
 
     def _cut(self) -> RowSample:
         """Drop rows beyond the bound, and lower it until no more than `capacity` rows are left."""

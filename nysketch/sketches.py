@@ -97,6 +97,12 @@ class Sketch:
         basis = require_landmarks(self.basis, "an embedding on landmarks")
         return basis.nystrom.matrix.T @ self.mean_features()
 
+    def quality(self) -> Any:
+        """Measure how good the basis is for these rows: a `nysketch.quality.Quality`, or None if unknown."""
+        from nysketch.quality import of_sketch  # reaches up, as people look for it here
+
+        return of_sketch(self)
+
     def __repr__(self) -> str:
         return f"<Sketch of {self.rows:,} rows at {self.basis!r}>"
 

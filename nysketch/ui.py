@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -112,11 +113,14 @@ def progress_bar(label: str, unit: str, *, quiet: bool) -> Iterator[Callable[[in
                 file=sys.stderr,
                 leave=False,
                 disable=quiet or not sys.stderr.isatty(),
-                dynamic_ncols=True,
+                # A terminal that does not know its width would get no bar at all.
+                ncols=None if shutil.get_terminal_size((0, 0)).columns else 80,
+                dynamic_ncols=shutil.get_terminal_size((0, 0)).columns > 0,
             )
         bar.update(done - bar.n)
         if done == total:
             bar.close()  # the next bar takes its place
+            bar = None
 
     try:
         yield update

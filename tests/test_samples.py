@@ -181,9 +181,14 @@ def basis(files):
     return Basis.fit(files, columns=["x", "y"], m=10, scaling="none")
 
 
+def numbers_of(sketch):
+    """The rows of the sample in the data's units, where nothing was scaled."""
+    return sketch.tally.sample.scaled(sketch.basis.middle)
+
+
 def rows_of(sketch):
     """File and row number of the rows of a sample."""
-    numbers = sketch.tally.sample.rows[:, 0].astype(int)
+    numbers = numbers_of(sketch)[:, 0].astype(int)
     return [(f"{'abcdef'[n // 100_000]}.parquet", n % 100_000) for n in numbers.tolist()]
 
 
@@ -244,8 +249,8 @@ def test_a_file_taken_out_again_leaves_a_sample_of_the_others(files, basis):
 
 
 def test_weights_stay_with_their_rows(files, basis):
-    sample = nysketch.sketch(files, basis=basis, weights="w", sample_rows=300).tally.sample
-    assert np.array_equal(sample.weights, 1.0 + sample.rows[:, 0].astype(np.float64) % 7)
+    made = nysketch.sketch(files, basis=basis, weights="w", sample_rows=300)
+    assert np.array_equal(made.tally.sample.weights, 1.0 + numbers_of(made)[:, 0] % 7)
 
 
 def test_the_same_file_twice_and_subtracted_once(files, basis):
@@ -263,7 +268,7 @@ def test_dropped_rows_are_not_sampled(tmp_path):
     x[::3] = np.nan
     pq.write_table(pa.table({"x": x}), tmp_path / "x.parquet", row_group_size=500)
     made = nysketch.sketch(tmp_path / "x.parquet", m=5, scaling="none", nulls="drop", sample_rows=10**4)
-    assert sorted(made.tally.sample.rows[:, 0].tolist()) == [n for n in range(3000) if n % 3]
+    assert sorted(numbers_of(made)[:, 0].tolist()) == [n for n in range(3000) if n % 3]
 
 
 def test_the_seed_of_blocks_does_not_change_the_sample(files, basis):
@@ -356,7 +361,8 @@ def test_every_part_of_a_file_and_every_file_has_its_share(tmp_path):
     made = nysketch.sketch(sorted(tmp_path.iterdir()), m=5, scaling="none", sample_rows=4000)
     sample = made.tally.sample
     assert len(sample) == 4000
-    file, row = sample.rows[:, 1].astype(int), sample.rows[:, 0].astype(np.int64) % 100_000
+    numbers = numbers_of(made)
+    file, row = numbers[:, 1].astype(int), numbers[:, 0].astype(np.int64) % 100_000
     shares = np.array(sizes) / sum(sizes)
     assert p_value(np.bincount(file, minlength=5), 4000 * shares) > 0.001
     for number in (3, 4):
@@ -372,7 +378,7 @@ def test_the_sample_has_nothing_to_do_with_the_blocks():
     rows = np.arange(50_000.0)[:, None]
     basis = Basis.fit(rows, m=2, scaling="none")
     made = nysketch.sketch(rows, basis=basis, blocks=8, sample_rows=8000)
-    sampled = made.tally.sample.rows[:, 0].astype(np.int64)
+    sampled = numbers_of(made)[:, 0].astype(np.int64)
     from nysketch.tiles.dealing import deal_blocks
 
     (fragment,) = open_source(rows).fragments()

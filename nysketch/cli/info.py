@@ -109,13 +109,15 @@ def _print_quality(facts: dict[str, Any]) -> None:
         ui.echo("  not known: there is no sample of rows to measure it on")
     elif "kernel_error" not in quality:
         whose = "" if quality["measured_on"] == "sample" else ", when the basis was made,"
-        quantiles = ", ".join(f"{name} {value:.3g}" for name, value in quality["residual_quantiles"].items())
+        quantiles = ", ".join(
+            f"{name} {quality['residual_quantiles'][name]:.3g}" for name in ("median", "95%", "99%", "max")
+        )
         dimension = quality["effective_dimension"]
         fields = [
             ("measured on", f"{quality['rows']:,} rows{whose} that stand for {quality['of_rows']:,}"),
             (
                 "residual",
-                f"mean {quality['mean_residual']:.3g} (at most {quality['mean_norm']:.3g}); {quantiles}",
+                f"mean {quality['mean_residual']:.3g} of a length of {quality['mean_norm']:.3g}; {quantiles}",
             ),
             (
                 "projection error",
@@ -123,8 +125,10 @@ def _print_quality(facts: dict[str, Any]) -> None:
                 f"sampling error {quality['sampling_error']:.2g}",
             ),
         ]
+        fields.append(("kernel values", f"mean {quality['mean_kernel']:.3g} between different rows"))
         if dimension is not None:
-            fields.append(("effective dimension", f"{dimension:.3g} at λ = 1/n"))
+            at_least = "at least " if quality["of_rows"] > quality["rows"] else ""
+            fields.append(("effective dimension", f"{at_least}{dimension:,.0f} at λ = 1/n"))
         ui.print_fields([(f"  {name}", value) for name, value in fields])
     for sentence in [] if quality is None else quality["advice"]:
         ui.echo(f"  {sentence}")

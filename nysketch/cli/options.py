@@ -259,7 +259,13 @@ class _Landmarks(click.ParamType):  # type: ignore[type-arg]
         """Read one from text."""
         if value == "auto":
             return "auto"
-        return click.IntRange(min=1).convert(value, param, ctx)
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r} is neither a number of landmarks nor 'auto'", param, ctx)
+        return number
 
 
 def _per_group(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str | dict[str, str]:
@@ -423,9 +429,29 @@ def basis_making(command: Command) -> Command:
         from nysketch.fitting import BasisOptions
 
         wanted = {keyword: kwargs.pop(parameter) for parameter, keyword in _BASIS_MAKING.items()}
+        if kwargs.get("basis_path") is None:
+            _refuse_idle(click.get_current_context(), wanted)
         return command(*args, basis_options=BasisOptions(**wanted), **kwargs)
 
     return wrapped
+
+
+def _refuse_idle(ctx: click.Context, wanted: dict[str, Any]) -> None:
+    """Complain about options, given on the command line, that would do nothing."""
+    kernels = wanted["kernel"].values() if isinstance(wanted["kernel"], dict) else [wanted["kernel"]]
+    idle = {
+        "--degree": "polynomial" not in kernels and "is for the polynomial kernel",
+        "--offset": "polynomial" not in kernels and "is for the polynomial kernel",
+        "--length": not {"spectrum", "subsequence"} & {*kernels} and "is for the kernels of text",
+        "--decay": "subsequence" not in kernels and "is for the subsequence kernel",
+        "--frequencies": wanted["features"] != "fourier" and "is for --features fourier",
+        "--sampling": wanted["features"] == "fourier" and "is for landmarks, not for Fourier features",
+        "--max-landmarks": wanted["m"] != "auto" and "is for -m auto",
+    }
+    for flag, why in idle.items():
+        source = ctx.get_parameter_source(flag.strip("-").replace("-", "_"))
+        if why and source == ParameterSource.COMMANDLINE:
+            raise UsageError(f"{flag} {why}; leave it out")
 
 
 def refuse_basis_making(ctx: click.Context) -> None:

@@ -193,10 +193,10 @@ def open_for_basis(
 
 def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limits: Any) -> Plan:
     """Plan with the landmarks of the basis, or with the pilot that one takes to make."""
-    from nysketch.basis import total_width
     from nysketch.planning import Size, plan
+    from nysketch.sources.base import row_width
 
-    size = Size.of(wanted, total_width(source.columns)) if basis is None else Size(basis.m)
+    size = Size.of(wanted, row_width(source)) if basis is None else Size(basis.m)
     return plan(source, size, **limits)
 
 
@@ -270,8 +270,12 @@ def _print_outcome(
             f"{dropped}; {ui.size(output.stat().st_size)} in {seconds:.1f} s"
         )
         quality = _quality(sketch, judge=judge)
-        for sentence in quality["advice"] if quality else ["`nysketch info` tells how good it is"]:
-            ui.echo(sentence)
+        if quality is not None:
+            whose = "" if quality["measured_on"] == "sample" else "When the basis was made: "
+            for sentence in quality["advice"]:
+                ui.echo(whose + sentence)
+        elif not judge:
+            ui.echo("`nysketch info` tells how good it is: to measure it here would take too much memory")
 
 
 def _quality(sketch: Sketch, *, judge: bool) -> dict[str, Any] | None:
@@ -289,4 +293,5 @@ def columns_of(basis: Basis) -> str:
 
 def count_of(basis: Basis) -> str:
     """Say how many landmarks, or features, there are."""
-    return f"{basis.m} {'Fourier features' if basis.features == 'fourier' else 'landmarks'}"
+    what = "Fourier feature" if basis.features == "fourier" else "landmark"
+    return f"{basis.m} {what}{'s' if basis.m > 1 else ''}"

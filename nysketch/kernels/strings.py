@@ -6,7 +6,7 @@ Strings are compared by code point, with nothing folded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 LONGEST = 32
+_CHARACTERS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,18 @@ class Spectrum(_OfStrings):
     name: ClassVar[str] = "spectrum"
 
     def __call__(self, X: Rows, Y: Rows) -> Floats:
-        grams_x, grams_y = self._grams(X), self._grams(Y)
-        vocabulary = np.unique(grams_y[1])
-        # Substrings that Y does not have count for the norms only.
-        shared: csr_array = _counts(*grams_x, len(X), vocabulary) @ _counts(*grams_y, len(Y), vocabulary).T
-        norms_x, norms_y = self._norms(*grams_x, len(X)), self._norms(*grams_y, len(Y))
-        return np.asarray(shared.toarray() * _inverse(norms_x)[:, None] * _inverse(norms_y))
+        if sum(map(len, X)) < sum(map(len, Y)):
+            return self(Y, X).T  # the counts of Y are kept, so Y should be the smaller
+        known = [_counted(*self._grams(Y[part]), len(Y[part])) for part in _parts(Y)]
+        values = np.empty((len(X), len(Y)))
+        for rows in _parts(X):
+            row_of, keys = self._grams(X[rows])
+            _, _, lengths = _counted(row_of, keys, len(X[rows]))
+            for (vocabulary, counts, norms), columns in zip(known, _parts(Y), strict=True):
+                # Substrings that Y does not have count for the lengths only.
+                shared = _counts(row_of, keys, len(X[rows]), vocabulary) @ counts.T
+                values[rows, columns] = shared.toarray() * _inverse(lengths)[:, None] * _inverse(norms)
+        return values
 
     def diagonal(self, X: Rows) -> Floats:
         return np.array([len(text) >= self.length for text in X], np.float64)
@@ -77,13 +84,19 @@ class Spectrum(_OfStrings):
         inside = row_of[: len(keys)] == row_of[self.length - 1 :]
         return row_of[: len(keys)][inside], keys[inside]
 
-    def _norms(self, row_of: NDArray[np.int64], keys: NDArray[np.uint64], rows: int) -> Floats:
-        own = np.unique(keys)
-        squares: csr_array = _counts(row_of, keys, rows, own) ** 2
-        return np.asarray(np.sqrt(squares.sum(axis=1))).ravel()
-
     def __str__(self) -> str:
         return f"spectrum of substrings of {self.length} characters"
+
+
+def _parts(X: Rows) -> Iterator[slice]:
+    """Cut strings into runs of some hundred thousand characters, which take some 30 MB to count."""
+    start = characters = 0
+    for i, text in enumerate(X):
+        if characters and characters + len(text) > _CHARACTERS:
+            yield slice(start, i)
+            start, characters = i, 0
+        characters += len(text)
+    yield slice(start, len(X))
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -106,6 +119,16 @@ def _counts(
     known = vocabulary[place] == keys
     ones = np.ones(int(known.sum()))
     return csr_array((ones, (row_of[known], place[known])), shape=(rows, len(vocabulary)))
+
+
+def _counted(
+    row_of: NDArray[np.int64], keys: NDArray[np.uint64], rows: int
+) -> tuple[NDArray[np.uint64], csr_array, Floats]:
+    """Return all keys there are, how often each string has each, and the length of these counts."""
+    vocabulary = np.unique(keys)
+    counts = _counts(row_of, keys, rows, vocabulary)
+    squares: csr_array = counts**2
+    return vocabulary, counts, np.asarray(np.sqrt(squares.sum(axis=1))).ravel()
 
 
 @dataclass(frozen=True)
@@ -135,7 +158,7 @@ class Subsequence(_OfStrings):
     def _weights(self, X: Rows, Y: Rows) -> Floats:
         from nysketch.kernels.subsequences import subsequence_weights  # loads the compiler
 
-        return np.asarray(subsequence_weights(_coded(X), _padded(_coded(Y)), self.length, self.decay))
+        return np.asarray(subsequence_weights(_coded(X), _coded(Y), self.length, self.decay))
 
     def _own(self, X: Rows) -> Floats:
         """Return the kernel of each string with itself, before it is normalised."""
@@ -156,17 +179,6 @@ def code_points(X: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
 
 def _coded(X: Rows) -> Sequence[NDArray[np.uint32]]:
     return [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4") for text in X]
-
-
-# No character has this code: what strings of different lengths are filled up with.
-_NOTHING = np.uint32(0xFFFFFFFF)
-
-
-def _padded(coded: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    padded = np.full((len(coded), max((len(x) for x in coded), default=0)), _NOTHING)
-    for row, x in zip(padded, coded, strict=True):
-        row[: len(x)] = x
-    return padded
 
 
 def _inverse(norms: Floats) -> Floats:

@@ -12,6 +12,9 @@ from nysketch.compiled import FAST, compiled
 # Strings that are treated side by side: their state of length × width × LANES numbers stays in the cache.
 LANES = 16
 
+# No character has this code: what strings of different lengths are filled up with.
+_NOTHING = np.uint32(0xFFFFFFFF)
+
 
 @compiled(fastmath=FAST)
 def weigh_subsequences(x, Y, length, decay, tails, running, totals):  # type: ignore[no-untyped-def]
@@ -43,17 +46,19 @@ def weigh_subsequences(x, Y, length, decay, tails, running, totals):  # type: ig
 
 
 def subsequence_weights(
-    x: Sequence[NDArray[np.uint32]], Y: NDArray[np.uint32], length: int, decay: float
+    x: Sequence[NDArray[np.uint32]], y: Sequence[NDArray[np.uint32]], length: int, decay: float
 ) -> NDArray[np.float64]:
-    """Return the unnormalised kernel between strings x and the strings in the rows of Y (padded)."""
-    count, width = Y.shape
-    values = np.zeros((len(x), count))
-    tails, running, totals = np.empty((length, width + 1, LANES)), np.empty(LANES), np.empty(LANES)
-    for start in range(0, count, LANES):
-        lanes = np.full((width, LANES), np.uint32(0xFFFFFFFF))
-        part = Y[start : start + LANES]
-        lanes[:, : len(part)] = part.T
+    """Return the unnormalised kernel between the strings x and y."""
+    values = np.zeros((len(x), len(y)))
+    by_length = sorted(range(len(y)), key=lambda j: len(y[j]))  # so that little is filled up
+    for start in range(0, len(y), LANES):
+        these = by_length[start : start + LANES]
+        width = max(len(y[j]) for j in these)
+        lanes = np.full((width, LANES), _NOTHING)
+        for lane, j in enumerate(these):
+            lanes[: len(y[j]), lane] = y[j]
+        tails, running, totals = np.empty((length, width + 1, LANES)), np.empty(LANES), np.empty(LANES)
         for i, codes in enumerate(x):
             weigh_subsequences(codes, lanes, length, decay, tails, running, totals)
-            values[i, start : start + len(part)] = totals[: len(part)]
+            values[i, these] = totals[: len(these)]
     return values

@@ -304,6 +304,22 @@ def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iter
         yield Fragment(number, first, count, f"{name}, rows {first}–{first + count - 1}", first, key)
 
 
+_WIDTH_ROWS = 256
+
+
+def row_width(source: Source) -> int:
+    """Return how many numbers of 8 bytes a row takes; of text, as many as the first rows take on average."""
+    if not any(column.text for column in source.columns):
+        return sum(column.width for column in source.columns)
+    if not source.rereadable:
+        return 1
+    for fragment in source.fragments():
+        for batch in source.read(fragment, _WIDTH_ROWS):
+            lengths = [len(text.encode()) for text in batch.values[0] if text is not None]
+            return max(1, -(-sum(lengths) // (8 * max(len(lengths), 1))))
+    return 1
+
+
 def names_of(columns: Iterable[Column], weights: str | None) -> list[str]:
     """Return the names of the columns to read, that of the weights last."""
     return [*(column.name for column in columns), *filter(None, [weights])]

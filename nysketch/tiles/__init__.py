@@ -141,8 +141,9 @@ class RowSummer:
         found = ws.sampled[:count]
         taken = None if weights is None else weights[found]
         with np.errstate(over="ignore"):  # cut off by the sample
-            scaled = self.basis.transform(rows[found])
-        return RowSample.of(ws.keys[:count].copy(), scaled, taken, bound=bound, capacity=capacity)
+            kept = self.basis.transform(rows[found])
+            kept = kept if self.basis.text else kept - self.basis.middle
+        return RowSample.of(ws.keys[:count].copy(), kept, taken, bound=bound, capacity=capacity)
 
     def sums(self, of: FragmentSums) -> Floats:
         """Return blocks × functions, in the order of the basis."""

@@ -139,9 +139,8 @@ class GaussianTiles:
 
     def __init__(self, basis: NystromBasis, bandwidths: Floats) -> None:
         self.d = basis.d
-        middle = np.median(basis.scaled_landmarks, axis=0)  # a few landmarks may be very far out
         # (x − center)/scale − middle, over the bandwidth, in one multiplication per value
-        self._shift = basis.center + middle * basis.scale
+        self._shift = basis.center + basis.middle * basis.scale
         self._factor = np.sqrt(np.log2(np.e)) / bandwidths / basis.scale
         Z = (basis.landmarks - self._shift) * self._factor
         half_norms = 0.5 * (Z**2).sum(axis=1)

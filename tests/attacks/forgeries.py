@@ -163,6 +163,25 @@ BASIS_FORGERIES = {
     "held out without numbers": put(*HELD_OUT, "residual_quantiles", value={}),
     "held out enough 1": put(*HELD_OUT, "enough", value=1),
     "held out kernel 1": put(*HELD_OUT, "kernel", value=1),
+    "held out beyond all numbers": put(*HELD_OUT, "mean_residual", value=10**400),
+    "held out negative": put(*HELD_OUT, "rows", value=-5),
+    "held out of Fourier features": put(
+        *HELD_OUT, value={"rows": 100, "draw": "gaussian", "kernel_error": 0.1}
+    ),
+    "auto beyond all numbers": put(
+        "basis",
+        "origin",
+        "auto",
+        value=[
+            {
+                "landmarks": 5,
+                "projection_error": 10**400,
+                "projection_error_se": 0.1,
+                "sampling_error": 0.1,
+            }
+        ],
+    ),
+    "sampling missing": drop("basis", "origin", "sampling"),
     "sampling number": put("basis", "origin", "sampling", value=5),
     "sampling report text": put("basis", "origin", "sampling_report", value="x"),
     "sampling report of text": put("basis", "origin", "sampling_report", value={"lambda": "x"}),
@@ -265,6 +284,8 @@ FORGERIES = {
     "settings missing": drop("settings"),
     "precision unknown": put("settings", "precision", value="float16"),
     "precision missing": drop("settings", "precision"),
+    "nulls number": put("settings", "nulls", value=5),
+    "sample rows list": put("settings", "sample_rows", value=["x"]),
     "seed text": put("settings", "seed", value="0"),
     "provenance missing": drop("provenance"),
     "provenance list": put("provenance", value=[]),
