@@ -62,7 +62,7 @@ class PassOptions:
     def nothing(self, basis: Basis) -> Tally:
         """Return the tally of no rows at a basis."""
         # Who wants Fourier features may want them for holding no rows.
-        usual = 0 if basis.features == "fourier" else default_sample_rows(basis.row_width)
+        usual = 0 if basis.features == "fourier" else default_sample_rows(basis.row_width, text=basis.text)
         rows = usual if self.sample_rows is None else self.sample_rows
         return Tally.zeros(basis, blocks=self.blocks, sample_rows=rows, weighted=self.weights is not None)
 

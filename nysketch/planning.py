@@ -94,8 +94,9 @@ def plan(
     """Plan a pass within `memory` bytes; raise UsageError if it does not fit."""
     d, m = row_width(source), size.m
     sums, landmarks = 8 * blocks * m, 8 * m * d
+    text = any(column.text for column in source.columns)
     # Keys and orders besides the rows.
-    sample = (4 * d + 24) * (default_sample_rows(d) if sample_rows is None else sample_rows)
+    sample = (4 * d + 24) * (default_sample_rows(d, text=text) if sample_rows is None else sample_rows)
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
     fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 4 * sample

@@ -21,7 +21,7 @@ import numpy as np
 from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis, require_landmarks
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.kernels import Floats, Rows
-from nysketch.samples import RowSample
+from nysketch.samples import TEXT_ROWS, RowSample
 from nysketch.sketches import Sketch
 
 QUANTILES = {"median": 0.5, "95%": 0.95, "99%": 0.99, "max": 1.0}
@@ -35,9 +35,6 @@ MEASURED_UP_TO = 2000
 
 # Rows to measure on, at most: pairs of 2000 rows take a second.
 MEASURED_ROWS = 2000
-
-# Rows of text to measure on: two million pairs of strings of 60 characters took a subsequence kernel 8 s.
-_TEXT_ROWS = 500
 
 # Farther than this, no extrapolation is worth a word.
 _MOST_DOUBLINGS = 5
@@ -192,7 +189,8 @@ def measure(
         scaled, weights = scaled[weights > 0], weights[weights > 0]
     if len(scaled) < FEWEST_ROWS:
         return None
-    most = _TEXT_ROWS if basis.text else at_most
+    # Two million pairs of strings of 60 characters took a subsequence kernel 8 s.
+    most = TEXT_ROWS if basis.text else at_most
     scaled, weights = scaled[:most], None if weights is None else weights[:most]
     shares = np.ones(len(scaled)) if weights is None else weights / weights.mean()
     # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.

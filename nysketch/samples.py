@@ -34,9 +34,13 @@ _DEFAULT_BYTES = 8 << 20
 _FEWEST = 200
 
 
-def default_sample_rows(d: int) -> int:
-    """Return how many rows of d features to keep."""
-    return int(np.clip(_DEFAULT_BYTES // (4 * d), _FEWEST, DEFAULT_ROWS))
+# Kernels of text are slow, and no more rows than these are measured.
+TEXT_ROWS = 500
+
+
+def default_sample_rows(d: int, *, text: bool = False) -> int:
+    """Return how many rows of d features to keep, or strings that take as much as d numbers."""
+    return int(np.clip(_DEFAULT_BYTES // (4 * d), _FEWEST, TEXT_ROWS if text else DEFAULT_ROWS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,10 @@ import pytest
 
 from nysketch import planning
 from nysketch.errors import UsageError
+from nysketch.fitting import BasisOptions
 from nysketch.planning import Size, plan
 from nysketch.sources import open_source
+from nysketch.sources.base import row_width
 
 MB = 10**6
 
@@ -51,3 +53,13 @@ def test_what_does_not_fit_is_refused_with_a_remedy(source):
 def test_wide_rows_are_planned_for():
     wide = open_source(pa.table({f"c{i}": [0.0] for i in range(3000)}))
     assert plan(wide, Size(1000), blocks=64, threads=1, memory=10**12).memory_bytes > 512 * MB
+
+
+def test_long_strings_are_planned_for():
+    long, short = (open_source(pa.table({"t": ["x" * length] * 5000}), text=True) for length in (20_000, 20))
+    limits = {"blocks": 64, "threads": 1, "memory": 10**12}
+    sizes = [Size.of(BasisOptions(m=100, kernel="spectrum"), row_width(source)) for source in (long, short)]
+    assert sizes[0].pilot_rows < sizes[1].pilot_rows
+    large, small = (plan(source, size, **limits) for source, size in zip((long, short), sizes, strict=True))
+    assert large.memory_bytes > small.memory_bytes + 20 * MB
+    assert large.sketch_bytes > 100 * 20_000
