@@ -294,6 +294,7 @@ class _Worker:
         ranges = ColumnRanges.empty(basis.d)
         weighted = self._source.weights is not None
         sample = RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted)
+        sampled: list[RowSample] = []
         dropped = read = 0
         for chunk in reader.chunks(fragment):
             check()
@@ -307,7 +308,7 @@ class _Worker:
                 key=fragment.input_key,
             )
             if self._capacity:
-                sample = sample + self._summer.sample(
+                part = self._summer.sample(
                     chunk.row_in_input,
                     chunk.rows,
                     chunk.keep,
@@ -317,6 +318,9 @@ class _Worker:
                     bound=min(self.sample_bound, sample.bound),
                     capacity=self._capacity,
                 )
+                sampled.append(part)
+                if sum(map(len, sampled)) > self._capacity:  # soon there are few in a chunk
+                    sample, sampled = RowSample.union([sample, *sampled]), []
             ranges = ranges + ColumnRanges(chunk.lower, chunk.upper)
             dropped += chunk.dropped
             read += len(chunk.rows)
@@ -326,4 +330,5 @@ class _Worker:
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
                 "Was the file changed while it was read?"
             )
+        sample = RowSample.union([sample, *sampled])
         return _Part(self._summer.sums(sums), sums.rows, sums.weights, ranges, sample, dropped)

@@ -12,7 +12,7 @@ sketch is, it does not store data.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,7 @@ class RowSample:
         """Sample rows: all that have a key up to `bound`."""
         if rows.dtype != object:
             rows = np.clip(rows, -_LARGEST_FLOAT32, _LARGEST_FLOAT32).astype(np.float32)
-        return cls(keys, rows, weights, bound, capacity)._sorted()._cut()
+        return cls(keys, rows, weights, bound, capacity)._sorted_and_cut()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -88,13 +88,22 @@ class RowSample:
         weights = None if self.weights is None else self.weights[which]
         return RowSample(self.keys[which], self.rows[which], weights, bound, self.capacity)
 
-    def __add__(self, other: RowSample) -> RowSample:
-        bound, capacity = min(self.bound, other.bound), min(self.capacity, other.capacity)
+    @classmethod
+    def union(cls, samples: Sequence[RowSample]) -> RowSample:
+        """Return the sample of all rows that any of them stands for."""
         weights = None
-        if self.weights is not None and other.weights is not None:
-            weights = np.concatenate([self.weights, other.weights])
-        keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
-        return RowSample(keys, rows, weights, bound, capacity)._sorted()._cut()
+        if all(sample.weights is not None for sample in samples):
+            weights = np.concatenate([sample.weights for sample in samples])
+        return cls(
+            np.concatenate([sample.keys for sample in samples]),
+            np.concatenate([sample.rows for sample in samples]),
+            weights,
+            min(sample.bound for sample in samples),
+            min(sample.capacity for sample in samples),
+        )._sorted_and_cut()
+
+    def __add__(self, other: RowSample) -> RowSample:
+        return self.union([self, other])
 
     def __sub__(self, other: RowSample) -> RowSample:
         """Take away the rows of `other`: those of them that are in this sample are in theirs, too."""
@@ -108,7 +117,7 @@ class RowSample:
         bound, capacity = min(self.bound, other.bound), min(self.capacity, other.capacity)
         return RowSample(left.keys, left.rows, left.weights, bound, capacity)._cut()
 
-    def _sorted(self) -> RowSample:
+    def _sorted_and_cut(self) -> RowSample:
         """Sort by key; rows of equal keys by content, so that the order of merging does not show.
 
         Keys are equal where a file was counted twice, or for tables in memory that begin alike.
@@ -117,7 +126,7 @@ class RowSample:
         if (np.diff(result.keys) == 0).any():
             rows = list(result._identities())
             result = result._only(sorted(range(len(rows)), key=rows.__getitem__), self.bound)
-        return result
+        return result._cut()
 
     def _identities(self) -> Iterator[tuple[int, Any, float]]:
         """Yield what tells rows apart."""

@@ -138,12 +138,15 @@ class RowSummer:
         """Return a sample of `capacity` of those rows whose keys are at most `bound`."""
         # Without the user's seed: the same row must be found again when its file is subtracted.
         count = find_sample(first_row, keep, np.uint64(key), bound, ws.sampled, ws.keys)
-        found = ws.sampled[:count]
+        found, keys = ws.sampled[:count], ws.keys[:count]
+        if count > capacity:  # at first, all of them: no need to look at the others
+            bound = int(np.partition(keys, capacity)[capacity]) - 1
+            found, keys = found[keys <= bound], keys[keys <= bound]
         taken = None if weights is None else weights[found]
         with np.errstate(over="ignore"):  # cut off by the sample
             kept = self.basis.transform(rows[found])
             kept = kept if self.basis.text else kept - self.basis.middle
-        return RowSample.of(ws.keys[:count].copy(), kept, taken, bound=bound, capacity=capacity)
+        return RowSample.of(keys.copy(), kept, taken, bound=bound, capacity=capacity)
 
     def sums(self, of: FragmentSums) -> Floats:
         """Return blocks × functions, in the order of the basis."""
