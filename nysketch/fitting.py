@@ -230,13 +230,23 @@ class _Fit:
 
     def basis(self) -> Basis:
         if self._options.features == "fourier":
-            return self._with_origin(self._fourier(), {"frequencies": self._options.frequencies})
-        basis, report, tries = self._with_landmarks()
-        origin = {"sampling": self._options.sampling, "sampling_report": _rounded(report)}
-        return self._with_origin(basis, origin | ({"auto": tries} if tries else {}))
+            fourier = self._fourier()
+            origin = {"frequencies": self._options.frequencies}
+            return self._with_origin(fourier, self._measure(fourier), origin)
+        if self._options.m == AUTO:
+            return self._grown()
+        basis, report = self._choose(self._options.most)
+        return self._with_origin(basis, self._measure(basis), self._about(report))
 
-    def _with_origin(self, basis: Basis, origin: dict[str, Any]) -> Basis:
-        measured = self._measure(basis)
+    def _about(self, report: dict[str, Any]) -> dict[str, Any]:
+        return {"sampling": self._options.sampling, "sampling_report": _rounded(report)}
+
+    def _with_origin(
+        self,
+        basis: Basis,
+        measured: quality.Quality | quality.FourierQuality | None,
+        origin: dict[str, Any],
+    ) -> Basis:
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
         if measured is not None:
             origin["held_out"] = _rounded(asdict(measured))
@@ -284,43 +294,35 @@ class _Fit:
             chosen = self._rows[self._candidates[choice.indices]]
         return NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen)), choice.report
 
-    def _with_landmarks(self) -> tuple[NystromBasis, dict[str, Any], list[dict[str, Any]]]:
-        if self._options.m != AUTO:
-            return *self._choose(self._options.most), []
-        tries: list[dict[str, Any]] = []
-        m = min(_FIRST_TRY, self._options.most)
+    def _grown(self) -> Basis:
+        """Double the number of landmarks until it is enough, or the most that is allowed."""
+        most, tries = self._options.most, []
+        if not len(self._held_out):
+            log.warning("%d rows are too few to find the number of landmarks by", len(self._rows))
+        m = min(_FIRST_TRY, most) if len(self._held_out) else most
         while True:
             basis, report = self._choose(m)
             measured = self._measure(basis)
-            if not isinstance(measured, quality.Quality):
-                log.warning(
-                    "%d rows are too few to find the number of landmarks by: all may be some", len(self._rows)
-                )
-                return *self._choose(self._options.most), []
-            tries.append(
-                _rounded(
-                    {
-                        "landmarks": basis.m,
-                        "projection_error": measured.projection_error,
-                        "projection_error_se": measured.projection_error_se,
-                        "sampling_error": measured.sampling_error,
-                    }
-                )
-            )
-            log.info(
-                "%d landmarks: projection error %.2g ± %.1g, sampling error %.2g",
-                basis.m,
-                measured.projection_error,
-                measured.projection_error_se,
-                measured.sampling_error,
-            )
-            # One standard error on the safe side: an estimate may be 0 by chance.
-            good = measured.projection_error + measured.projection_error_se <= measured.sampling_error
-            if not good and m == self._options.most:
-                log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
-            if good or basis.m < m or m == self._options.most:
-                return basis, report, tries
-            m = min(2 * m, self._options.most)
+            if isinstance(measured, quality.Quality):
+                tries.append(self._tried(measured))
+            if m == most or basis.m < m or (isinstance(measured, quality.Quality) and measured.enough):
+                break
+            m = min(2 * m, most)
+        if isinstance(measured, quality.Quality) and not measured.enough and m == most:
+            log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
+        origin = self._about(report) | ({"auto": tries} if tries else {})
+        return self._with_origin(basis, measured, origin)
+
+    def _tried(self, measured: quality.Quality) -> dict[str, Any]:
+        log.info(
+            "%d landmarks: projection error %.2g ± %.1g, sampling error %.2g",
+            measured.landmarks,
+            measured.projection_error,
+            measured.projection_error_se,
+            measured.sampling_error,
+        )
+        names = ("landmarks", "projection_error", "projection_error_se", "sampling_error")
+        return {name: _rounded(getattr(measured, name)) for name in names}
 
 
 def draw_frequencies(count: int, d: int, draw: str, rng: np.random.Generator) -> Floats:
