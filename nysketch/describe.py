@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nysketch.basis import Basis
-from nysketch.quality import Quality, drift, from_description, of_sketch
+from nysketch.coverage import drift
+from nysketch.quality import Quality, from_description, of_sketch
 from nysketch.sketches import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis, require_landmarks
-from nysketch.errors import IncompatibleError, InputError
+from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis
 from nysketch.kernels import Floats, Rows
 from nysketch.samples import TEXT_ROWS, RowSample
 from nysketch.sketches import Sketch
@@ -41,11 +40,6 @@ _MOST_DOUBLINGS = 5
 
 # The rows of h at a time: 512 × 2000 values are 8 MB.
 _STEP = 512
-
-# Old landmarks no longer cover new rows when more than this share is beyond 99 % of the old residuals, or
-# when the mean residual has grown by more than this factor.
-UNCOVERED_SHARE = 0.05
-GROWN = 1.25
 
 
 @dataclass(frozen=True)
@@ -205,9 +199,9 @@ def _measure_landmarks(
     basis: NystromBasis, X: Rows, shares: Floats, of_rows: int, with_dimension: bool
 ) -> Quality:
     n, s = of_rows, len(X)
-    features = _features(basis, X)
+    features = features_of(basis, X)
     squared_norms = basis.kernel.diagonal(X)
-    residuals = _residuals(squared_norms, features)
+    residuals = residuals_of(squared_norms, features)
     pairs = _PairMeans(basis, X, features, shares)
     # Of all n² pairs, so many are a row with itself.
     own = float((shares**2).mean()) / n
@@ -219,7 +213,7 @@ def _measure_landmarks(
     squared_sampling = max(0.0, float((shares**2 * spreads).mean())) / n
     enough = _enough(squared_error, math.sqrt(variance), squared_sampling)
     error, error_se = _root(squared_error, math.sqrt(variance))
-    mean, mean_se = _weighted_mean(residuals, shares, share_left=1 - s / n)
+    mean, mean_se = weighted_mean(residuals, shares, share_left=1 - s / n)
     needed = None
     if enough is False:
         needed = _landmarks_needed(basis, X, shares, pairs, n, squared_error, squared_sampling)
@@ -243,7 +237,7 @@ def _measure_landmarks(
     )
 
 
-def _features(basis: Basis, X: Rows) -> Floats:
+def features_of(basis: Basis, X: Rows) -> Floats:
     """Return the features of rows, without the values of all of them at all landmarks at once."""
     features = np.empty((len(X), basis.rank))
     for start in range(0, len(X), _STEP):
@@ -288,7 +282,8 @@ def _enough(squared_error: float, se: float, squared_sampling: float) -> bool | 
     return False if squared_error - se > squared_sampling else None
 
 
-def _weighted_mean(values: Floats, shares: Floats, *, share_left: float) -> tuple[float, float]:
+def weighted_mean(values: Floats, shares: Floats, *, share_left: float) -> tuple[float, float]:
+    """Return the mean over sampled rows and its standard error; so much of the table was not sampled."""
     mean = float((shares * values).mean())
     variance = float((shares**2 * (values - mean) ** 2).mean()) / len(values)
     return mean, math.sqrt(variance * share_left)
@@ -365,7 +360,7 @@ def _round_up(count: float) -> int:
 
 
 def _measure_fourier(basis: FourierBasis, X: Rows) -> FourierQuality:
-    features = _features(basis, X)
+    features = features_of(basis, X)
     squares = 0.0
     for start in range(0, len(X), _STEP):
         part = slice(start, start + _STEP)
@@ -373,22 +368,6 @@ def _measure_fourier(basis: FourierBasis, X: Rows) -> FourierQuality:
         squares += float((error**2).sum())  # on the diagonal it is 0
     return FourierQuality(
         rows=len(X), draw=basis.draw, kernel_error=math.sqrt(squares / (len(X) * (len(X) - 1)))
-    )
-
-
-def drift(now: Quality, basis: Basis) -> str | None:
-    """Say so if rows are farther from the landmarks than those that these were chosen from."""
-    held_out = basis.origin.get("held_out")
-    if held_out is None:
-        return None
-    doubt = math.hypot(now.mean_residual_se, GROWN * held_out["mean_residual_se"])
-    slack = math.sqrt(RANK_CUTOFF) * now.mean_norm
-    if now.mean_residual <= GROWN * held_out["mean_residual"] + 2 * doubt + slack:
-        return None
-    return (
-        f"The rows are farther from the landmarks than those they were chosen from (mean residual "
-        f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}): have the data changed? "
-        "See `nysketch info --against`, or make a new basis."
     )
 
 
@@ -414,88 +393,6 @@ def _stands_for(sample: RowSample, sketch: Sketch) -> bool:
     return bool(0.5 * expected <= sample.weights.mean() <= 2 * expected)
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How well landmarks express rows they were chosen for, and others."""
-
-    rows_then: int
-    rows_now: int
-    residual_then: float
-    residual_then_se: float
-    residual_now: float
-    residual_now_se: float
-    beyond_share: float  # of the rows now, beyond 99 % of the residuals then
-    covered: bool
-
-    def describe(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON, and the advice."""
-        return asdict(self) | {"advice": self.advice()}
-
-    def advice(self) -> str:
-        """Say in a plain sentence whether the landmarks still do."""
-        facts = (
-            f"mean residual {self.residual_then:.3g} then, {self.residual_now:.3g} now; "
-            f"{self.beyond_share:.1%} of the rows have a residual that 1% had then"
-        )
-        if self.covered:
-            return f"The landmarks still cover the data: {facts}."
-        return f"The landmarks no longer cover the data: {facts}. Make a new basis from the new rows."
-
-
-def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
-    """Compare residuals at the landmarks of `old`: of the rows of `new`, and of its own."""
-    basis = require_landmarks(old if isinstance(old, Basis) else old.basis, "coverage")
-    if new.basis.columns != basis.columns:
-        raise IncompatibleError(
-            "the sketches have different columns: "
-            f"{', '.join(map(str, new.basis.columns))} and {', '.join(map(str, basis.columns))}"
-        )
-    now = new.tally.sample
-    counted = len(now) if now.weights is None else int((now.weights > 0).sum())
-    if counted < FEWEST_ROWS:
-        raise InputError(
-            f"the sketch has a sample of {counted} rows, too few to measure by (those without weight do not "
-            "count). Sketch with a larger --sample-rows"
-        )
-    then = _residuals_then(old)
-    rows = now.scaled(new.basis.middle)
-    X = basis.transform(rows if basis.text else rows * new.basis.scale + new.basis.center)
-    residuals = _residuals(basis.kernel.diagonal(X), _features(basis, X))
-    shares = np.ones(len(X)) if now.weights is None else now.weights / now.weights.mean()
-    mean, mean_se = _weighted_mean(residuals, shares, share_left=1 - len(X) / max(new.rows, len(X)))
-    slack = math.sqrt(RANK_CUTOFF) * then["mean_norm"]  # what a residual of 0 is by rounding
-    beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
-    # Both must be beyond doubt: small samples differ by chance.
-    doubt = math.hypot(mean_se, GROWN * then["mean_residual_se"])
-    grown = mean > GROWN * then["mean_residual"] + 2 * doubt + slack
-    share_se = math.sqrt(UNCOVERED_SHARE * (1 - UNCOVERED_SHARE) * (1 / len(X) + 1 / then["rows"]))
-    return Coverage(
-        rows_then=then["rows"],
-        rows_now=len(X),
-        residual_then=then["mean_residual"],
-        residual_then_se=then["mean_residual_se"],
-        residual_now=mean,
-        residual_now_se=mean_se,
-        beyond_share=beyond,
-        covered=not grown and beyond <= UNCOVERED_SHARE + 2 * share_se,
-    )
-
-
-def _residuals_then(old: Sketch | Basis) -> dict[str, Any]:
-    """Return what is known of the residuals of rows like those that landmarks were chosen from.
-
-    Rows held out from the choice tell it best: in the sample of a small table there are many landmarks,
-    whose residual is 0.
-    """
-    held_out = (old if isinstance(old, Basis) else old.basis).origin.get("held_out")
-    if held_out is not None:
-        return dict(held_out)
-    quality = None if isinstance(old, Basis) else of_sketch(old, effective_dimension=False)
-    if not isinstance(quality, Quality):
-        raise InputError("the old file does not know its own residuals: it has no sample of rows")
-    return quality.describe()
-
-
-def _residuals(squared_norms: Floats, features: Floats) -> Floats:
+def residuals_of(squared_norms: Floats, features: Floats) -> Floats:
     """Return √(k(x,x) − k_Z(x,x)), from k(x,x) and the features of rows."""
     return np.asarray(np.sqrt(np.maximum(squared_norms - (features**2).sum(axis=1), 0.0)))

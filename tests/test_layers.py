@@ -52,7 +52,7 @@ ORDER = [
     ["exact", "kernels", "landmarks", "provenance"],
     ["basis", "samples", "accumulators", "tiles"],
     ["sketches"],
-    ["quality", "fitting"],
+    ["quality", "coverage", "fitting"],
     ["fileformat", "sources", "describe", "export"],
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],

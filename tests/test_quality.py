@@ -12,8 +12,9 @@ from threadpoolctl import threadpool_limits
 import nysketch
 from nysketch import quality
 from nysketch.basis import RANK_CUTOFF, Basis
+from nysketch.coverage import GROWN, UNCOVERED_SHARE, coverage
 from nysketch.errors import IncompatibleError, InputError, UsageError
-from nysketch.quality import FourierQuality, Quality, coverage, measure, of_sketch
+from nysketch.quality import FourierQuality, Quality, measure, of_sketch
 
 
 def mixture(rows, d, seed, *, spread=3.0, clusters=4):
@@ -573,7 +574,7 @@ def test_rows_without_any_weight_are_no_rows(january):
 
 
 def test_quality_has_the_module_constants_it_is_documented_with():
-    assert (quality.FEWEST_ROWS, quality.UNCOVERED_SHARE, quality.GROWN) == (20, 0.05, 1.25)
+    assert (quality.FEWEST_ROWS, UNCOVERED_SHARE, GROWN) == (20, 0.05, 1.25)
 
 
 def test_weights_that_depend_on_the_rows_count_in_the_sampling_error():

@@ -48,9 +48,9 @@ def command(path: Path, against: Path | None, as_json: bool, quiet: bool) -> Non
 
 def _coverage(path: Path, new: Sketch | Basis, against: Path) -> dict[str, Any]:
     from nysketch.basis import Basis
+    from nysketch.coverage import coverage
     from nysketch.errors import IncompatibleError, InputError, UsageError
     from nysketch.fileformat import load
-    from nysketch.quality import coverage
 
     if isinstance(new, Basis):
         raise UsageError(f"{path}: holds a basis, not a sketch: it has no rows to compare")
