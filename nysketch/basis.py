@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from nysketch.errors import IncompatibleError, UsageError
 from nysketch.kernels import Floats, Kernel, Rows, kernel_from_description
-from nysketch.texts import text_arrays, text_from_arrays
+from nysketch.kernels.base import inverse_or_zero
+from nysketch.texts import text_arrays, text_from_arrays, text_width
 
 SCALINGS = ("none", "standard", "robust")
 DRAWS = ("gaussian", "adapted-radius")  # of Fourier frequencies
@@ -251,9 +252,7 @@ class Basis:
         """Return this basis with what both say of their origin: the order of merging must not show."""
         if self.origin == other.origin:
             return self
-        absent = object()
-        common = {key: value for key, value in self.origin.items() if other.origin.get(key, absent) == value}
-        return replace(self, origin=common)
+        return replace(self, origin=agreed(self.origin, other.origin))
 
     def require_same(self, other: Basis) -> None:
         """Raise IncompatibleError, naming what differs and both values, unless the digests agree."""
@@ -314,7 +313,7 @@ class NystromBasis(Basis):
         """Of text, what landmarks take on average."""
         if not self.text:
             return self.d
-        return max(1, -(-sum(len(text.encode()) for text in self.landmarks) // (8 * self.m)))
+        return text_width(self.landmarks)
 
     @cached_property
     def middle(self) -> Floats:
@@ -350,7 +349,7 @@ class NystromBasis(Basis):
         K = self.gram()
         # Landmarks of unit length span the same space, and one far out does not cut off all others.
         lengths = np.sqrt(np.diag(K))
-        inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        inverse = inverse_or_zero(lengths)
         K *= inverse[:, None]
         K *= inverse
         # In place wherever possible: these are the largest matrices that anything here needs.
@@ -428,6 +427,11 @@ def require_landmarks(basis: Basis, what: str) -> NystromBasis:
     if not isinstance(basis, NystromBasis):
         raise UsageError(f"{what} needs landmarks, and this sketch has Fourier features")
     return basis
+
+
+def agreed(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries that are the same in both; one that is missing is not None."""
+    return {key: value for key, value in mine.items() if key in theirs and theirs[key] == value}
 
 
 def _names(columns: Sequence[Column]) -> str:

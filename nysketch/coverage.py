@@ -6,8 +6,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from nysketch.basis import RANK_CUTOFF, Basis, require_landmarks
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.quality import (
@@ -16,6 +14,7 @@ from nysketch.quality import (
     features_of,
     of_sketch,
     residuals_of,
+    shares_of,
     weighted_mean,
 )
 from nysketch.sketches import Sketch
@@ -31,15 +30,24 @@ def drift(now: Quality, basis: Basis) -> str | None:
     held_out = basis.origin.get("held_out")
     if held_out is None:
         return None
-    doubt = math.hypot(now.mean_residual_se, GROWN * held_out["mean_residual_se"])
-    slack = math.sqrt(RANK_CUTOFF) * now.mean_norm
-    if now.mean_residual <= GROWN * held_out["mean_residual"] + 2 * doubt + slack:
+    if not _has_grown(now.mean_residual, now.mean_residual_se, held_out, _rounding(now.mean_norm)):
         return None
     return (
         f"The rows are farther from the landmarks than those they were chosen from (mean residual "
         f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}): have the data changed? "
         "See `nysketch info --against`, or make a new basis."
     )
+
+
+def _has_grown(mean: float, mean_se: float, then: dict[str, Any], slack: float) -> bool:
+    """Tell whether the mean residual is beyond doubt larger than it was: small samples differ by chance."""
+    doubt = math.hypot(mean_se, GROWN * then["mean_residual_se"])
+    return bool(mean > GROWN * then["mean_residual"] + 2 * doubt + slack)
+
+
+def _rounding(norm: float) -> float:
+    """Return what a residual of 0 may be by rounding, for rows of this length."""
+    return math.sqrt(RANK_CUTOFF) * norm
 
 
 @dataclass(frozen=True)
@@ -89,13 +97,12 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
     rows = now.scaled(new.basis.middle)
     X = basis.transform(rows if basis.text else rows * new.basis.scale + new.basis.center)
     residuals = residuals_of(basis.kernel.diagonal(X), features_of(basis, X))
-    shares = np.ones(len(X)) if now.weights is None else now.weights / now.weights.mean()
+    shares = shares_of(now.weights, len(X))
     mean, mean_se = weighted_mean(residuals, shares, share_left=1 - len(X) / max(new.rows, len(X)))
-    slack = math.sqrt(RANK_CUTOFF) * then["mean_norm"]  # what a residual of 0 is by rounding
+    slack = _rounding(then["mean_norm"])
     beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
-    # Both must be beyond doubt: small samples differ by chance.
-    doubt = math.hypot(mean_se, GROWN * then["mean_residual_se"])
-    grown = mean > GROWN * then["mean_residual"] + 2 * doubt + slack
+    grown = _has_grown(mean, mean_se, then, slack)
+    # Beyond doubt, here too: small samples differ by chance.
     share_se = math.sqrt(UNCOVERED_SHARE * (1 - UNCOVERED_SHARE) * (1 / len(X) + 1 / then["rows"]))
     return Coverage(
         rows_then=then["rows"],

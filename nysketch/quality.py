@@ -20,6 +20,7 @@ import numpy as np
 
 from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis
 from nysketch.kernels import Floats, Rows
+from nysketch.kernels.base import inverse_or_zero
 from nysketch.samples import TEXT_ROWS, RowSample
 from nysketch.sketches import Sketch
 
@@ -186,7 +187,7 @@ def measure(
     # Two million pairs of strings of 60 characters took a subsequence kernel 8 s.
     most = TEXT_ROWS if basis.text else at_most
     scaled, weights = scaled[:most], None if weights is None else weights[:most]
-    shares = np.ones(len(scaled)) if weights is None else weights / weights.mean()
+    shares = shares_of(weights, len(scaled))
     # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.
     with threadpool_limits(1):
         if isinstance(basis, FourierBasis):
@@ -235,6 +236,11 @@ def _measure_landmarks(
         enough=enough,
         landmarks_needed=needed,
     )
+
+
+def shares_of(weights: Floats | None, rows: int) -> Floats:
+    """Return weights with a mean of 1: ones, where rows have none."""
+    return np.ones(rows) if weights is None else weights / weights.mean()
 
 
 def features_of(basis: Basis, X: Rows) -> Floats:
@@ -331,7 +337,7 @@ def _landmarks_needed(
     lengths = np.sqrt(basis.kernel.diagonal(first))
     if not lengths.any():
         return None  # these landmarks are 0 to the kernel, such as strings too short for it
-    inverse = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, None]
+    inverse = inverse_or_zero(lengths)[:, None]
     gram = basis.kernel(first, first) * inverse * inverse.T
     gram[np.diag_indices(half)] += RANK_CUTOFF
     coordinates = solve_triangular(

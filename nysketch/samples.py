@@ -32,8 +32,6 @@ _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 DEFAULT_ROWS = 2000
 _DEFAULT_BYTES = 8 << 20
 _FEWEST = 200
-
-
 # Kernels of text are slow, and no more rows than these are measured.
 TEXT_ROWS = 500
 

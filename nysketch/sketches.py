@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.accumulators import Tally
-from nysketch.basis import Basis, require_landmarks
+from nysketch.basis import Basis, agreed, require_landmarks
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.provenance import Provenance
 
@@ -142,9 +142,9 @@ class Sketch:
 
     def _common_settings(self, other: Sketch) -> dict[str, Any]:
         """Keep what both agree on; of two precisions the lower is what the result has."""
-        absent = object()
-        settings = {k: v for k, v in self.settings.items() if other.settings.get(k, absent) == v}
-        return settings | {"precision": min(self.settings["precision"], other.settings["precision"])}
+        return agreed(self.settings, other.settings) | {
+            "precision": min(self.settings["precision"], other.settings["precision"])
+        }
 
     def __add__(self, other: Sketch) -> Sketch:
         if not isinstance(other, Sketch):

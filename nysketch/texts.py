@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
+
+
+def text_width(strings: Iterable[str]) -> int:
+    """Return how many numbers of 8 bytes a string takes on average, and at least one."""
+    lengths = [len(text.encode()) for text in strings]
+    return max(1, -(-sum(lengths) // (8 * max(len(lengths), 1))))
 
 
 def text_arrays(name: str, strings: NDArray[Any]) -> Arrays:

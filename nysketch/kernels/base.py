@@ -53,6 +53,11 @@ class Kernel(Protocol):
         ...
 
 
+def inverse_or_zero(lengths: Floats) -> Floats:
+    """1 / length, and 0 for the length 0."""
+    return np.asarray(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
+
+
 def whole(value: Any, what: str) -> int:
     """Return a parameter that must be a whole number, or raise a UsageError that says so."""
     try:

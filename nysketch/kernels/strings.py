@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Rows, whole
+from nysketch.kernels.base import Floats, Rows, inverse_or_zero, whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -64,7 +64,9 @@ class Spectrum(_OfStrings):
             for (vocabulary, counts, norms), columns in zip(known, _parts(Y), strict=True):
                 # Substrings that Y does not have count for the lengths only.
                 shared = _counts(row_of, keys, len(X[rows]), vocabulary) @ counts.T
-                values[rows, columns] = shared.toarray() * _inverse(lengths)[:, None] * _inverse(norms)
+                values[rows, columns] = (
+                    shared.toarray() * inverse_or_zero(lengths)[:, None] * inverse_or_zero(norms)
+                )
         return values
 
     def diagonal(self, X: Rows) -> Floats:
@@ -150,7 +152,9 @@ class Subsequence(_OfStrings):
 
     def __call__(self, X: Rows, Y: Rows) -> Floats:
         values = self._weights(X, Y)
-        return values * _inverse(np.sqrt(self._own(X)))[:, None] * _inverse(np.sqrt(self._own(Y)))
+        return (
+            values * inverse_or_zero(np.sqrt(self._own(X)))[:, None] * inverse_or_zero(np.sqrt(self._own(Y)))
+        )
 
     def diagonal(self, X: Rows) -> Floats:
         return np.array([len(text) >= self.length for text in X], np.float64)
@@ -179,8 +183,3 @@ def code_points(X: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
 
 def _coded(X: Rows) -> Sequence[NDArray[np.uint32]]:
     return [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4") for text in X]
-
-
-def _inverse(norms: Floats) -> Floats:
-    """1 / norm, and 0 for the norm 0."""
-    return np.asarray(np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0))

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import Column
+from nysketch.basis import Column, total_width
 from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
+from nysketch.texts import text_width
 
 
 @dataclass(frozen=True)
@@ -310,13 +311,12 @@ _WIDTH_ROWS = 256
 def row_width(source: Source) -> int:
     """Return how many numbers of 8 bytes a row takes; of text, as many as the first rows take on average."""
     if not any(column.text for column in source.columns):
-        return sum(column.width for column in source.columns)
+        return total_width(source.columns)
     if not source.rereadable:
         return 1
     for fragment in source.fragments():
         for batch in source.read(fragment, _WIDTH_ROWS):
-            lengths = [len(text.encode()) for text in batch.values[0] if text is not None]
-            return max(1, -(-sum(lengths) // (8 * max(len(lengths), 1))))
+            return text_width(text for text in batch.values[0] if text is not None)
     return 1
 
 
