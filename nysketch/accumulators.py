@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Basis
-from nysketch.exact import ExactSum
+from nysketch.cells import Cells, numeric_landmarks
+from nysketch.exact import Arrays, ExactSum
 from nysketch.samples import LARGEST_KEY, RowSample
 
 Floats = NDArray[np.float64]
-Arrays = dict[str, NDArray[Any]]
 
 PRECISIONS = ("float32", "float64")
 
@@ -31,24 +31,6 @@ GRID_FINE = -64
 def grid_exponent(precision: str, *, weighted: bool) -> int:
     """Return the grid for sums of values around 1 of this precision."""
     return GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
-
-
-def _exact_arrays(name: str, exact: ExactSum) -> Arrays:
-    """Store `low` in the smallest type that holds it exactly, or not at all where it is zero."""
-    arrays: Arrays = {name: exact.high}
-    if exact.low.any():
-        short = exact.low.astype(np.float32)
-        arrays[f"{name}.low"] = short if np.array_equal(short, exact.low) else exact.low
-    return arrays
-
-
-def _exact_from(name: str, arrays: Arrays) -> ExactSum:
-    high = arrays[name]
-    low = arrays.get(f"{name}.low")
-    low = np.zeros_like(high) if low is None else low.astype(np.float64)
-    if low.shape != high.shape:
-        raise ValueError(f"{name} has shape {high.shape}, its low part {low.shape}")
-    return ExactSum(high, low)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +72,16 @@ class BlockSums:
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
-        arrays: Arrays = {"blocks.rows": self.rows, **_exact_arrays("blocks.sums", self.sums)}
+        arrays: Arrays = {"blocks.rows": self.rows, **self.sums.arrays("blocks.sums")}
         if self.weights is not None:
-            arrays |= _exact_arrays("blocks.weights", self.weights)
+            arrays |= self.weights.arrays("blocks.weights")
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> BlockSums:
         """Rebuild from what `arrays` returned."""
-        sums = _exact_from("blocks.sums", arrays)
-        weights = _exact_from("blocks.weights", arrays) if "blocks.weights" in arrays else None
+        sums = ExactSum.from_arrays("blocks.sums", arrays)
+        weights = ExactSum.from_arrays("blocks.weights", arrays) if "blocks.weights" in arrays else None
         rows = arrays["blocks.rows"]
         blocks = sums.high.shape[0]
         if rows.shape != (blocks,) or (weights is not None and weights.high.shape != (blocks,)):
@@ -140,28 +122,42 @@ class ColumnRanges:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """All statistics of some rows, and how many rows were left out for nulls or NaN."""
+    """All statistics of some rows, and how many rows were left out for nulls or NaN.
+
+    `cells` is None where they were not wanted, or the basis has no landmarks in space.
+    """
 
     blocks: BlockSums
     ranges: ColumnRanges
     sample: RowSample
     dropped: int = 0
+    cells: Cells | None = None
 
     @classmethod
-    def zeros(cls, basis: Basis, *, blocks: int, sample_rows: int, weighted: bool) -> Tally:
-        """Return the tally of no rows."""
+    def zeros(
+        cls, basis: Basis, *, blocks: int, sample_rows: int, weighted: bool, far_rows: int | None = None
+    ) -> Tally:
+        """Return the tally of no rows; without cells if `far_rows` is None."""
+        landmarks = None if far_rows is None else numeric_landmarks(basis)
         return cls(
             BlockSums.zeros(blocks, basis.m, weighted=weighted),
             ColumnRanges.empty(basis.d),
             RowSample.empty(sample_rows, basis.d, text=basis.text, weighted=weighted),
+            cells=None
+            if landmarks is None or far_rows is None
+            else Cells.zeros(landmarks, far_rows=far_rows, weighted=weighted),
         )
 
     def __add__(self, other: Tally) -> Tally:
+        cells = None  # those of some of the rows would be of no use
+        if self.cells is not None and other.cells is not None:
+            cells = self.cells + other.cells
         return Tally(
             self.blocks + other.blocks,
             self.ranges + other.ranges,
             self.sample + other.sample,
             self.dropped + other.dropped,
+            cells,
         )
 
     def __sub__(self, other: Tally) -> Tally:
@@ -170,11 +166,15 @@ class Tally:
         ranges = (
             ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
         )
-        return Tally(blocks, ranges, self.sample - other.sample, self.dropped - other.dropped)
+        cells = None
+        if self.cells is not None and other.cells is not None:
+            cells = self.cells - other.cells
+        return Tally(blocks, ranges, self.sample - other.sample, self.dropped - other.dropped, cells)
 
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays."""
         return {
+            "cells": None if self.cells is None else self.cells.describe(),
             "dropped_rows": self.dropped,
             "exact_ranges": self.ranges.exact,
             "sample": self.sample.describe(),
@@ -182,7 +182,8 @@ class Tally:
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
-        return {**self.blocks.arrays(), **self.ranges.arrays(), **self.sample.arrays()}
+        cells = {} if self.cells is None else self.cells.arrays()
+        return {**self.blocks.arrays(), **self.ranges.arrays(), **self.sample.arrays(), **cells}
 
     @classmethod
     def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis) -> Tally:
@@ -200,4 +201,11 @@ class Tally:
             weighted=blocks.weights is not None,
         )
         ranges = ColumnRanges.from_arrays(arrays, exact=exact_ranges)
-        return cls(blocks, ranges, sample, description["dropped_rows"])
+        # Files of format versions 1 and 2 have no cells.
+        about, cells = description.get("cells"), None
+        if about is not None:
+            landmarks = numeric_landmarks(basis)
+            if landmarks is None:
+                raise ValueError("its basis is one without cells")
+            cells = Cells.from_parts(about, arrays, landmarks, weighted=blocks.weights is not None)
+        return cls(blocks, ranges, sample, description["dropped_rows"], cells)

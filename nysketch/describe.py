@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nysketch.basis import Basis
+from nysketch.cells import Cells
 from nysketch.coverage import drift
 from nysketch.quality import Quality, from_description, of_sketch
 from nysketch.sketches import Sketch
@@ -27,6 +28,7 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
     provenance = thing.provenance.describe()
     facts = _describe_basis(thing.basis) | {
         "blocks": len(thing.block_rows),
+        "cells": None if thing.cells is None else _describe_cells(thing.cells),
         "dropped_rows": thing.dropped_rows,
         "inputs": provenance["inputs"],
         "kind": "sketch",
@@ -48,6 +50,14 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         column["max"] = _finite(upper[start:stop].max())
         start = stop
     return facts
+
+
+def _describe_cells(cells: Cells) -> dict[str, Any]:
+    return {
+        "far_rows": len(cells.far),
+        "non_empty": int(np.count_nonzero(cells.rows)),
+        "rows_beyond": cells.beyond,
+    }
 
 
 def describe_quality(

@@ -13,11 +13,13 @@ exact up to 2**105 times the grid; beyond that they merely stay accurate to 1e-3
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Arrays = dict[str, NDArray[Any]]
 
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -65,3 +67,21 @@ class ExactSum:
         for high, low in zip(self.high, self.low, strict=True):
             result = result + ExactSum(np.asarray(high), np.asarray(low))
         return result
+
+    def arrays(self, name: str) -> Arrays:
+        """Return what a file stores: `low` in the smallest type that holds it, or not at all if it is 0."""
+        arrays: Arrays = {name: self.high}
+        if self.low.any():
+            short = self.low.astype(np.float32)
+            arrays[f"{name}.low"] = short if np.array_equal(short, self.low) else self.low
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Arrays) -> ExactSum:
+        """Rebuild from what `arrays` returned."""
+        high = arrays[name]
+        low = arrays.get(f"{name}.low")
+        low = np.zeros_like(high) if low is None else low.astype(np.float64)
+        if low.shape != high.shape:
+            raise ValueError(f"{name} has shape {high.shape}, its low part {low.shape}")
+        return cls(high, low)

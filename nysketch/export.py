@@ -74,11 +74,19 @@ def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
         }
         if isinstance(basis, NystromBasis):
             arrays["embedding_weights"] = thing.embedding_weights()
+        if isinstance(basis, NystromBasis) and thing.cells is not None:
+            means = basis.scaled_landmarks + thing.cells.means
+            arrays |= {
+                "cell_means": means * basis.scale + basis.center,
+                "cell_rows": thing.cells.rows,
+            }
+            if thing.weighted:
+                arrays["cell_weights"] = thing.cells.weight
     return arrays
 
 
 def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], file: Any) -> None:
-    """Write one row per landmark: its values in the data's units, its kernel sum and weight."""
+    """Write one row per landmark: its values in the data's units, kernel sum, weight, rows of its cell."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -88,9 +96,11 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
     landmarks = array_as_record_batch(basis.landmarks, basis.columns, text=basis.text)
     table = dict(zip(landmarks.schema.names, landmarks.columns, strict=True))
     if isinstance(thing, Sketch):
-        for name in ("kernel_sum", "embedding_weight"):
+        sums = {"kernel_sum": "kernel_sums", "embedding_weight": "embedding_weights"}
+        sums |= {"cell_rows": "cell_rows"} if "cell_rows" in arrays else {}
+        for name, array in sums.items():
             if name in table:
                 raise UsageError(f"the data has a column {name!r} of its own; use --to npz or --to json")
-            table[name] = pa.array(arrays[f"{name}s"])
+            table[name] = pa.array(arrays[array])
     facts = json.dumps(describe(thing, quality=False), sort_keys=True, allow_nan=False)
     pq.write_table(pa.table(table).replace_schema_metadata({"nysketch": facts}), file)

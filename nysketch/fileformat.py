@@ -4,7 +4,7 @@ The container is that of safetensors: the length of a JSON header as a little-en
 then the arrays back to back. On top of it, one canonical-JSON metadata string and a sha256 over the
 header (with the digest's own digits as zeros) and the arrays. A file is accepted only if it is, byte
 for byte, what we would write for its content; so every changed bit is noticed. Since anybody can
-compute a checksum, what the content means is checked as well (`_check_basis`, `_check_sums`).
+compute a checksum, what the content means is checked as well (`_check_basis`, `_check_sums`, `_check_cells`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from nysketch import __version__, quality
 from nysketch.accumulators import PRECISIONS, Tally
 from nysketch.atomic import atomic_file
 from nysketch.basis import DRAWS, LARGEST_SCALED, SCALINGS, Basis, FourierBasis, NystromBasis
+from nysketch.cells import EXTENT, Cells, key_of_distance, numeric_landmarks, spreads
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
 from nysketch.exact import ExactSum
 from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MAX_HEADER_BYTES = 1 << 20
 Arrays = dict[str, NDArray[Any]]
 
@@ -315,6 +316,70 @@ def _check_sums(sketch: Sketch) -> None:
     if not (bounded if sketch.rows else bounded | empty).all():
         raise ValueError("its column ranges are impossible")
     _check_settings(settings, weighted=sketch.weighted)
+    if sketch.cells is not None:
+        _check_cells(sketch, sketch.cells)
+
+
+# What rounding may do to sums of squares, relative to them and to the square of the spread: a million
+# fragments on the grid of 2**-44 make 2**-25 of it at most.
+_ROUNDING, _GRAINS = 1e-9, 2.0**-20
+
+
+def _check_cells(sketch: Sketch, cells: Cells) -> None:
+    """Raise ValueError unless these can be the cells of the rows of this sketch."""
+    landmarks = numeric_landmarks(sketch.basis)
+    if landmarks is None:
+        raise ValueError("its basis is one without cells")
+    rows = cells.rows
+    if rows.dtype != np.int64 or (rows < 0).any() or not _is_count(cells.beyond):
+        raise ValueError("the row counts of its cells are impossible")
+    if sum(rows.tolist()) + cells.beyond != sketch.rows:
+        raise ValueError("the rows of its cells are not those of its blocks")
+    _check_exact("cells.sums", cells.sums)
+    _check_exact("cells.squares", cells.squares)
+    if cells.weights is not None:
+        _check_exact("cells.weights", cells.weights)
+    _check_far(landmarks, cells)
+    # What a subtraction leaves was rounded when there were more rows, and of the last one nothing is known.
+    if sketch.tally.ranges.exact and sketch.rows:
+        _check_moments(sketch, cells, spreads(landmarks))
+
+
+def _check_moments(sketch: Sketch, cells: Cells, unit: NDArray[np.float64]) -> None:
+    """Raise ValueError unless there can be rows with these weights, sums and squares."""
+    weight, sums, squares = cells.weight, cells.sums.high, cells.squares.high
+    if (weight < 0).any() or weight[cells.rows == 0].any() or sums[cells.rows == 0].any():
+        raise ValueError("the weights of its cells are impossible")
+    if not cells.beyond and not np.isclose(weight.sum(), sketch.total_weight, rtol=1e-6):
+        raise ValueError("the weights of its cells are not those of its blocks")
+    with np.errstate(over="ignore"):
+        # Cauchy and Schwarz: rows without any spread have the smallest squares.
+        least = sums * sums / np.where(weight > 0, weight, 1.0)[:, None]
+        most = weight[:, None] * (EXTENT * unit) ** 2
+    slack = _GRAINS * unit**2
+    if (squares < 0).any() or (squares * (1 + _ROUNDING) + slack < least).any():
+        raise ValueError("the sums of its cells are too large for their squares")
+    if (squares > most * (1 + _ROUNDING) + slack).any():
+        raise ValueError("the squares of its cells are too large for their rows")
+
+
+def _check_far(basis: NystromBasis, cells: Cells) -> None:
+    """Raise ValueError unless far rows can be rows of these cells, and their keys are their distances."""
+    far = cells.far
+    if not len(far):
+        return
+    named = far.kept.rows[:, 0]
+    if not ((named >= 0) & (named < basis.m) & (named == np.floor(named))).all():
+        raise ValueError("its far rows are in cells that do not exist")
+    if (np.bincount(far.cells, minlength=basis.m) > cells.rows).any():
+        raise ValueError("its far rows are more than the rows of their cells")
+    if not (np.abs(far.offsets) <= EXTENT * spreads(basis)).all():
+        raise ValueError("its far rows are too far to be in a cell")
+    squared = np.zeros(len(far))
+    for column in far.offsets.T:  # in this order, as the pass adds them
+        squared += column * column
+    if not np.array_equal(key_of_distance(squared), far.kept.keys):
+        raise ValueError("far.keys are not the distances of far.rows")
 
 
 def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
@@ -324,10 +389,10 @@ def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
     if not isinstance(weights, str | None) or weighted != (weights is not None):
         raise ValueError("it does not say which column its weights are from")
     counts = [settings.get(name, 0) for name in ("blocks", "seed")]
-    sample_rows = settings.get("sample_rows")
-    if not all(map(_is_count, counts)) or not (sample_rows is None or _is_count(sample_rows)):
+    counts += [0 if settings.get(name) is None else settings[name] for name in ("sample_rows", "far_rows")]
+    if not all(map(_is_count, counts)):
         raise ValueError("its settings are impossible")
-    if not isinstance(settings.get("nulls", ""), str):
+    if not isinstance(settings.get("nulls", ""), str) or not isinstance(settings.get("cells", True), bool):
         raise ValueError("its settings are impossible")
 
 

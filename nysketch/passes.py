@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent
 from nysketch.basis import Basis, require_seed
+from nysketch.cells import FarRows, default_far_rows
 from nysketch.checkpoint import Checkpoint
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
@@ -32,7 +33,7 @@ from nysketch.sketches import Sketch
 from nysketch.sources import Fragment, Source, open_source
 
 if TYPE_CHECKING:
-    from nysketch.tiles import RowSummer
+    from nysketch.tiles import FragmentCells, RowSummer
 
 log = logging.getLogger("nysketch")
 
@@ -49,6 +50,8 @@ class PassOptions:
     nulls: str = "error"
     weights: str | None = None
     sample_rows: int | None = None  # None: as many as suit the basis
+    cells: bool = True
+    far_rows: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
@@ -58,13 +61,24 @@ class PassOptions:
             raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
         if self.sample_rows is not None and self.sample_rows < 0:
             raise UsageError(f"the rows of the sample cannot be {self.sample_rows}")
+        if self.far_rows is not None and self.far_rows < 0:
+            raise UsageError(f"the far rows to keep cannot be {self.far_rows}")
+        if self.far_rows and not self.cells:
+            raise UsageError("far rows are kept with the cells: leave out --far-rows, or --no-cells")
 
     def nothing(self, basis: Basis) -> Tally:
         """Return the tally of no rows at a basis."""
         # Who wants Fourier features may want them for holding no rows.
         usual = 0 if basis.features == "fourier" else default_sample_rows(basis.row_width, text=basis.text)
         rows = usual if self.sample_rows is None else self.sample_rows
-        return Tally.zeros(basis, blocks=self.blocks, sample_rows=rows, weighted=self.weights is not None)
+        far = default_far_rows(basis.d) if self.far_rows is None else self.far_rows
+        return Tally.zeros(
+            basis,
+            blocks=self.blocks,
+            sample_rows=rows,
+            weighted=self.weights is not None,
+            far_rows=far if self.cells else None,
+        )
 
 
 def sketch(
@@ -79,6 +93,8 @@ def sketch(
     seed: int = 0,
     precision: str = "float32",
     sample_rows: int | None = None,
+    cells: bool = True,
+    far_rows: int | None = None,
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: Progress | None = None,
@@ -108,7 +124,7 @@ def sketch(
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
     )
-    options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows)
+    options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows)
     made_here = None
     if known is None:
         made_here = wanted
@@ -162,28 +178,40 @@ def run_pass(
     `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
     the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
     """
-    from nysketch.tiles import RowSummer, RunningSums  # compiles or loads machine code: not for --help
+    from nysketch.tiles import (
+        RowSummer,
+        RunningCells,
+        RunningSums,
+    )  # compiles or loads machine code: not for --help
 
     threads = local.available_threads() if threads is None else threads
     if threads < 1:
         raise UsageError(f"the number of threads must be at least 1, not {threads}")
-    summer = RowSummer(basis, blocks=options.blocks, seed=options.seed, precision=options.precision)
     weighted = source.weights is not None
     total, done = options.nothing(basis), set[int]()
     if checkpoint is not None:
         total, done = checkpoint.resume(total)
+    summer = RowSummer(
+        basis,
+        blocks=options.blocks,
+        seed=options.seed,
+        precision=options.precision,
+        cells=total.cells is not None,
+    )
     grid = grid_exponent(options.precision, weighted=weighted)
     running = RunningSums(total.blocks, grid, basis.magnitudes())
     unbounded = not np.isfinite(basis.range).all()
     ranges, sample, dropped = total.ranges, total.sample, total.dropped
-    worker = _Worker(source, summer, options, batch_rows, sample)
+    cells = None if total.cells is None else RunningCells(total.cells, basis)
+    worker = _Worker(source, summer, options, batch_rows, total)
     finished_before = frozenset(done)
     rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
     todo = (f for f in source.fragments() if f.number not in finished_before)
     consistent = True  # the sums are those of the fragments in `done`, no more and no less
 
     def so_far(provenance: Provenance) -> Sketch:
-        tally = Tally(running.snapshot(), ranges, sample, dropped)
+        celled = None if cells is None else cells.snapshot()
+        tally = Tally(running.snapshot(), ranges, sample, dropped, celled)
         return Sketch(basis, tally, settings_of(options, wanted), provenance)
 
     shown = 0
@@ -206,6 +234,9 @@ def run_pass(
                 running.add(part.sums, part.rows, part.weights)
                 ranges, dropped = ranges + part.ranges, dropped + part.dropped
                 sample = sample + part.sample
+                if cells is not None and part.cells is not None:
+                    cells.add(part.cells)
+                    worker.far_bound = cells.far.bound
                 done.add(fragment.number)
                 consistent = True
                 worker.sample_bound = sample.bound
@@ -245,6 +276,7 @@ class _Part:
     ranges: ColumnRanges
     sample: RowSample
     dropped: int
+    cells: FragmentCells | None
 
 
 def settings_of(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
@@ -261,13 +293,15 @@ class _Worker:
         summer: RowSummer,
         options: PassOptions,
         batch_rows: int | None,
-        sample: RowSample,
+        start: Tally,
     ) -> None:
         self._source, self._summer, self._options = source, summer, options
         self._batch_rows = batch_rows
-        self._capacity = sample.capacity
+        self._capacity = start.sample.capacity
         # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
-        self.sample_bound = sample.bound
+        self.sample_bound = start.sample.bound
+        far = None if start.cells is None else start.cells.far.kept
+        self._far_capacity, self.far_bound = (0, 0) if far is None else (far.capacity, far.bound)
         self._local = threading.local()
         self._reading: dict[int, int] = {}  # rows read so far of the fragments under way
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
@@ -293,8 +327,9 @@ class _Worker:
         sums = self._summer.zeros()
         ranges = ColumnRanges.empty(basis.d)
         weighted = self._source.weights is not None
-        sample = RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted)
-        sampled: list[RowSample] = []
+        sample = _Gathered(RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted))
+        far = _Gathered(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
+        cells = self._summer.no_cells()
         dropped = read = 0
         for chunk in reader.chunks(fragment):
             check()
@@ -318,9 +353,15 @@ class _Worker:
                     bound=min(self.sample_bound, sample.bound),
                     capacity=self._capacity,
                 )
-                sampled.append(part)
-                if sum(map(len, sampled)) > self._capacity:  # soon there are few in a chunk
-                    sample, sampled = RowSample.union([sample, *sampled]), []
+                sample.add(part)
+            if cells is not None:
+                self._summer.add_cells(chunk.rows, chunk.weights, cells, workspace)
+            if self._far_capacity:
+                bound = min(self.far_bound, far.bound)
+                part = self._summer.far(
+                    chunk.rows, chunk.weights, workspace, bound=bound, capacity=self._far_capacity
+                )
+                far.add(part)
             ranges = ranges + ColumnRanges(chunk.lower, chunk.upper)
             dropped += chunk.dropped
             read += len(chunk.rows)
@@ -330,5 +371,31 @@ class _Worker:
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
                 "Was the file changed while it was read?"
             )
-        sample = RowSample.union([sample, *sampled])
-        return _Part(self._summer.sums(sums), sums.rows, sums.weights, ranges, sample, dropped)
+        if cells is not None:
+            cells.far = far.united()
+        return _Part(
+            self._summer.sums(sums), sums.rows, sums.weights, ranges, sample.united(), dropped, cells
+        )
+
+
+class _Gathered:
+    """The sample of a fragment, gathered from those of its chunks."""
+
+    def __init__(self, empty: RowSample) -> None:
+        self._sample, self._more = empty, list[RowSample]()
+
+    @property
+    def bound(self) -> int:
+        """No larger keys need to be added."""
+        return self._sample.bound
+
+    def add(self, part: RowSample) -> None:
+        """Add the sample of a chunk."""
+        self._more.append(part)
+        if sum(map(len, self._more)) > self._sample.capacity:  # soon there are few in a chunk
+            self.united()
+
+    def united(self) -> RowSample:
+        """Return the sample of all chunks so far."""
+        self._sample, self._more = RowSample.union([self._sample, *self._more]), []
+        return self._sample

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 
 from nysketch.basis import Column
+from nysketch.cells import default_far_rows
 from nysketch.engines.local import available_threads
 from nysketch.errors import UsageError
 from nysketch.fitting import BasisOptions
@@ -87,6 +88,8 @@ def plan(
     *,
     blocks: int,
     sample_rows: int | None = None,
+    cells: bool = True,
+    far_rows: int | None = None,
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
@@ -97,10 +100,15 @@ def plan(
     text = any(column.text for column in source.columns)
     # Keys and orders besides the rows.
     sample = (4 * d + 24) * (default_sample_rows(d, text=text) if sample_rows is None else sample_rows)
-    chunk = chunk_rows_for(d) * (d * (8 + 4) + 32)
+    # Sums and squares, each of the size of the landmarks.
+    celled = 2 * landmarks if cells and not text else 0
+    far = (8 * d + 32) * (default_far_rows(d) if far_rows is None else far_rows) if celled else 0
+    chunk = chunk_rows_for(d) * (d * (8 + 4) + 32 + (48 if celled else 0))
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
-    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 4 * sample
-    per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums + 3 * sample
+    # Of cells: high and low parts, these in a snapshot, landmarks by column; fragments of a thread under way.
+    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far)
+    per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
+    per_thread += 3 * (celled + sample + far)
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None and chosen < available_threads():
@@ -133,5 +141,5 @@ def plan(
         threads=chosen,
         memory_bytes=max(needed, judged) if judged <= memory else needed,
         spare_bytes=memory - passing,
-        sketch_bytes=int(1.5 * sums) + landmarks + sample + 4096,
+        sketch_bytes=int(1.5 * (sums + celled)) + landmarks + sample + far + (8 * m if celled else 0) + 4096,
     )

@@ -25,7 +25,6 @@ from nysketch.texts import text_arrays, text_from_arrays
 Arrays = dict[str, NDArray[Any]]
 
 LARGEST_KEY = 2**63 - 1
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 # So many rows tell a mean residual to 2 %, and take 80 kB of the file at 10 features; of wide rows a
 # smaller sample must do.
@@ -46,24 +45,34 @@ class RowSample:
     """The rows with the smallest keys, in the order of their keys."""
 
     keys: NDArray[np.int64]
-    rows: Rows  # rows × features in float32, or strings
+    rows: Rows  # rows × features, in float32 if not said otherwise; or strings
     weights: Floats | None
     bound: int
     capacity: int
 
     @classmethod
-    def empty(cls, capacity: int, d: int, *, text: bool, weighted: bool) -> RowSample:
+    def empty(
+        cls, capacity: int, d: int, *, text: bool, weighted: bool, dtype: Any = np.float32
+    ) -> RowSample:
         """Return the sample of no rows."""
-        rows: Rows = np.empty(0, object) if text else np.empty((0, d), np.float32)
+        rows: Rows = np.empty(0, object) if text else np.empty((0, d), dtype)
         return cls(np.empty(0, np.int64), rows, np.empty(0) if weighted else None, LARGEST_KEY, capacity)
 
     @classmethod
     def of(
-        cls, keys: NDArray[np.int64], rows: Rows, weights: Floats | None, *, bound: int, capacity: int
+        cls,
+        keys: NDArray[np.int64],
+        rows: Rows,
+        weights: Floats | None,
+        *,
+        bound: int,
+        capacity: int,
+        dtype: Any = np.float32,
     ) -> RowSample:
         """Sample rows: all that have a key up to `bound`."""
         if rows.dtype != object:
-            rows = np.clip(rows, -_LARGEST_FLOAT32, _LARGEST_FLOAT32).astype(np.float32)
+            largest = float(np.finfo(dtype).max)
+            rows = np.clip(rows, -largest, largest).astype(dtype)
         return cls(keys, rows, weights, bound, capacity)._sorted_and_cut()
 
     def __len__(self) -> int:
@@ -136,44 +145,49 @@ class RowSample:
         """Return everything but the arrays."""
         return {"bound": self.bound, "capacity": self.capacity}
 
-    def arrays(self) -> Arrays:
+    def arrays(self, name: str = "sample") -> Arrays:
         """Return what the sketch file stores."""
         if not self.capacity:
             return {}
-        arrays: Arrays = {"sample.keys": self.keys}
-        arrays |= (
-            text_arrays("sample.rows", self.rows) if self.rows.dtype == object else {"sample.rows": self.rows}
-        )
-        return arrays if self.weights is None else arrays | {"sample.weights": self.weights}
+        arrays: Arrays = {f"{name}.keys": self.keys}
+        rows = f"{name}.rows"
+        arrays |= text_arrays(rows, self.rows) if self.rows.dtype == object else {rows: self.rows}
+        return arrays if self.weights is None else arrays | {f"{name}.weights": self.weights}
 
     @classmethod
     def from_arrays(
-        cls, description: dict[str, Any], arrays: Arrays, d: int, *, text: bool, weighted: bool
+        cls,
+        description: dict[str, Any],
+        arrays: Arrays,
+        d: int,
+        *,
+        text: bool,
+        weighted: bool,
+        name: str = "sample",
+        dtype: Any = np.float32,
     ) -> RowSample:
         """Rebuild from what `describe` and `arrays` returned; raise ValueError if it can be no sample."""
         bound, capacity = description["bound"], description["capacity"]
         if any(type(n) is not int or not 0 <= n <= LARGEST_KEY for n in (bound, capacity)):
-            raise ValueError("its sample has impossible limits")
+            raise ValueError(f"the limits of its rows {name!r} are impossible")
         if not capacity:
-            empty = cls.empty(0, d, text=text, weighted=weighted)
+            empty = cls.empty(0, d, text=text, weighted=weighted, dtype=dtype)
             return cls(empty.keys, empty.rows, empty.weights, bound, 0)
-        keys = arrays["sample.keys"]
-        rows = text_from_arrays("sample.rows", arrays) if text else arrays["sample.rows"]
-        weights = arrays["sample.weights"] if weighted else None
+        keys = arrays[f"{name}.keys"]
+        rows = text_from_arrays(f"{name}.rows", arrays) if text else arrays[f"{name}.rows"]
+        weights = arrays[f"{name}.weights"] if weighted else None
         if keys.dtype != np.int64 or keys.ndim != 1 or len(keys) > capacity:
-            raise ValueError("the keys of its sample are impossible")
+            raise ValueError(f"{name}.keys are impossible")
         if len(keys) and (keys[0] < 0 or keys[-1] > bound or (np.diff(keys) < 0).any()):
-            raise ValueError("the keys of its sample are out of order")
-        if not text and (
-            rows.dtype != np.float32 or rows.shape != (len(keys), d) or not np.isfinite(rows).all()
-        ):
-            raise ValueError("the rows of its sample are impossible")
+            raise ValueError(f"{name}.keys are out of order")
+        if not text and (rows.dtype != dtype or rows.shape != (len(keys), d) or not np.isfinite(rows).all()):
+            raise ValueError(f"{name}.rows are impossible")
         if text and len(rows) != len(keys):
-            raise ValueError("the rows of its sample do not fit their keys")
+            raise ValueError(f"{name}.rows do not fit their keys")
         if weights is not None and (
             weights.dtype != np.float64
             or weights.shape != keys.shape
             or not (np.isfinite(weights) & (weights >= 0)).all()
         ):
-            raise ValueError("the weights of its sample are impossible")
+            raise ValueError(f"{name}.weights are impossible")
         return cls(keys, rows, weights, bound, capacity)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nysketch.accumulators import Tally
 from nysketch.basis import Basis, agreed, require_landmarks
+from nysketch.cells import Cells
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.provenance import Provenance
 
@@ -73,6 +74,11 @@ class Sketch:
     def column_ranges(self) -> tuple[Floats, Floats]:
         """Smallest and largest value of each feature (after a subtraction: bounds)."""
         return self.tally.ranges.lower, self.tally.ranges.upper
+
+    @property
+    def cells(self) -> Cells | None:
+        """Sums over the rows nearest to each landmark; None where there are none."""
+        return self.tally.cells
 
     @property
     def rank(self) -> int:

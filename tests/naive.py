@@ -31,6 +31,37 @@ def block_of_row(seed, row, blocks):
     return ((word >> 32) * blocks) >> 32
 
 
+def nearest(basis, row):
+    """The landmark at the smallest distance in scaled units, one after the other; the first of several."""
+    best, closest = 0, math.inf
+    x = np.clip((row - basis.center) / basis.scale, -1e300, 1e300)
+    for j, z in enumerate(basis.scaled_landmarks):
+        squared = 0.0
+        for a, b in zip(x.tolist(), z.tolist(), strict=True):
+            squared += (a - b) * (a - b) if abs(a - b) < 1e154 else math.inf
+        if squared < closest:
+            best, closest = j, squared
+    return best
+
+
+def cells(basis, rows, weights=None):
+    """Cell and offset from its landmark of each row; then rows, weight, sums and squares of cells.
+
+    Rows are added in fractions, so the sums are right to the last digit.
+    """
+    weights = np.ones(len(rows)) if weights is None else weights
+    of_row = np.array([nearest(basis, row) for row in rows], np.int64)
+    offsets = (rows - basis.center) / basis.scale - basis.scaled_landmarks[of_row]
+    sums, squares = (np.full((basis.m, basis.d), Fraction(0)) for _ in range(2))
+    for cell, offset, weight in zip(of_row, offsets, weights, strict=True):
+        exact = [Fraction(float(u)) for u in offset]
+        sums[cell] += [Fraction(float(weight)) * u for u in exact]
+        squares[cell] += [Fraction(float(weight)) * u * u for u in exact]
+    counts = np.bincount(of_row, minlength=basis.m)
+    weight = np.bincount(of_row, weights, minlength=basis.m)
+    return of_row, offsets, counts, weight, sums.astype(float), squares.astype(float)
+
+
 def exact_total(terms, grid_exponent):
     """The sum of terms rounded to the grid, with no error at all."""
     grid = Fraction(2) ** grid_exponent
@@ -118,3 +149,62 @@ def difference_quotients(function, X, step):
         move[k] = step
         gradient[:, k] = (function(X + move) - function(X - move)) / (2 * step)
     return gradient
+
+
+# ---- learning --------------------------------------------------------------------------------------
+
+
+def expectation(function, mean, covariance, nodes):
+    """E f(x) under a Gaussian, by Gauss–Hermite quadrature: exact for polynomials of degree 2·nodes − 1."""
+    points, weights = np.polynomial.hermite_e.hermegauss(nodes)
+    grids = np.meshgrid(*[points] * len(mean), indexing="ij")
+    masses = np.meshgrid(*[weights / math.sqrt(2 * math.pi)] * len(mean), indexing="ij")
+    standard = np.stack([grid.ravel() for grid in grids], axis=1)
+    mass = np.prod([part.ravel() for part in masses], axis=0)
+    return mass @ function(mean + standard @ np.linalg.cholesky(covariance).T)
+
+
+def gradient_of(function, x, step=1e-5):
+    """The gradient of a number by central differences, entry by entry of an array of any shape."""
+    gradient = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        ahead, behind = x.copy(), x.copy()
+        ahead[index] += step
+        behind[index] -= step
+        gradient[index] = (function(ahead) - function(behind)) / (2 * step)
+    return gradient
+
+
+def nonnegative_least_squares(A, b):
+    """argmin |A w − b| over w ≥ 0: the best of the least squares fits of all subsets that are positive."""
+    best, least = np.zeros(A.shape[1]), float(b @ b)
+    for size in range(1, A.shape[1] + 1):
+        for subset in map(list, combinations(range(A.shape[1]), size)):
+            found = np.linalg.lstsq(A[:, subset], b, rcond=None)[0]
+            misfit = A[:, subset] @ found - b
+            if (found >= 0).all() and misfit @ misfit < least:
+                best, least = np.zeros(A.shape[1]), float(misfit @ misfit)
+                best[subset] = found
+    return best
+
+
+def mean_squared_distance(rows, centroids, weights=None, scale=1.0):
+    """Of rows from their nearest centroids, by differences in extended precision."""
+    weights = np.ones(len(rows)) if weights is None else weights
+    rows, centroids = np.asarray(rows, np.longdouble), np.asarray(centroids, np.longdouble)
+    nearest = [(((row - centroids) / scale) ** 2).sum(axis=1).min() for row in rows]
+    return float(np.asarray(weights, np.longdouble) @ np.array(nearest) / weights.sum())
+
+
+def mean_log_likelihood(rows, weights, means, covariances, row_weights=None):
+    """Of rows under a mixture with k × d variances or k × d × d covariances, component by component."""
+    row_weights = np.ones(len(rows)) if row_weights is None else row_weights
+    logs = []
+    for weight, mean, covariance in zip(weights, means, covariances, strict=True):
+        matrix = np.diag(covariance) if covariance.ndim == 1 else covariance
+        away = rows - mean
+        squared = (away * np.linalg.solve(matrix, away.T).T).sum(axis=1)
+        constant = len(mean) * math.log(2 * math.pi) + np.linalg.slogdet(matrix)[1]
+        logs.append((math.log(weight) if weight > 0 else -math.inf) - (squared + constant) / 2)
+    each = np.logaddexp.reduce(logs, axis=0)
+    return float(row_weights @ each / row_weights.sum())

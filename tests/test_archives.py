@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import nysketch
@@ -16,6 +17,12 @@ V2 = [
     for kind in ("basis", "sketch")
 ]
 
+V3 = [
+    f"{name}.{kind}.nysk"
+    for name in ("gaussian", "plain", "product", "fourier", "text")
+    for kind in ("basis", "sketch")
+]
+
 
 def expected(version, name):
     return json.loads((ARCHIVES / version / "expected.json").read_text())[name]
@@ -23,7 +30,7 @@ def expected(version, name):
 
 def test_no_archive_is_forgotten():
     kept = {(path.parent.name, path.name) for path in ARCHIVES.glob("*/*.nysk")}
-    assert kept == {*CASES, *(("v2", name) for name in V2)}
+    assert kept == {*CASES, *(("v2", name) for name in V2), *(("v3", name) for name in V3)}
     assert all((ARCHIVES / version / name).stat().st_size < 8000 for version, name in kept)
 
 
@@ -76,6 +83,47 @@ def test_version_2_is_read_as_it_was_written(name):
     assert sample.rows.tolist() == want["sample_rows"]
     assert sample.weights.tolist() == want["sample_weights"]
     assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
+
+
+@pytest.mark.parametrize("name", V3)
+def test_version_3_is_read_as_it_was_written(name):
+    thing, want = nysketch.load(ARCHIVES / "v3" / name), expected("v3", name)
+    basis = thing if isinstance(thing, nysketch.Basis) else thing.basis
+    assert (basis.digest, str(basis.kernel)) == (want["basis_digest"], want["kernel"])
+    if thing is basis:
+        return
+    assert thing.block_rows.tolist() == want["block_rows"]
+    assert thing.kernel_sums.tolist() == want["kernel_sums"]
+    assert np.allclose(np.abs(thing.mean_features()), np.abs(want["mean_features"]), atol=1e-6)
+    assert thing.tally.sample.keys.tolist() == want["sample_keys"]
+    assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
+    cells = thing.cells
+    assert (cells is None) == (want["cells"] is None) == name.startswith(("fourier", "text"))
+    if cells is not None:
+        assert want["cells"] == {
+            "beyond": cells.beyond,
+            "far_cells": cells.far.cells.tolist(),
+            "far_offsets": cells.far.offsets.tolist(),
+            "rows": cells.rows.tolist(),
+            "squares": cells.squares.high.tolist(),
+            "sums": cells.sums.high.tolist(),
+            "weight": cells.weight.tolist(),
+        }
+        assert (cells.beyond, len(cells.far)) == (1, 7)
+
+
+@pytest.mark.parametrize(("version", "name"), [("v1", "float32.nysk"), ("v2", "gaussian.sketch.nysk")])
+def test_older_versions_have_no_cells_and_neither_has_a_sum_with_them(version, name, tmp_path):
+    old = nysketch.load(ARCHIVES / version / name)
+    assert old.cells is None
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=100), "y": random.normal(size=100), "w": random.random(100)})
+    new = nysketch.sketch(table, basis=old, weights=old.settings["weights"], blocks=len(old.block_rows))
+    assert new.cells.rows.sum() == 100
+    assert old + new == new + old
+    assert (old + new).cells is None
+    nysketch.save(old + new, tmp_path / "both.nysk")
+    assert nysketch.load(tmp_path / "both.nysk") == old + new
 
 
 def test_versions_can_be_told_apart_and_a_file_without_a_sample_has_none():

@@ -318,7 +318,7 @@ def test_info_tells_ranges_from_bounds(run_cli, shelf, tmp_path):
 
 def test_info_tells_what_a_basis_holds(run_cli, shelf):
     facts = json.loads(run_cli("info", "basis.nysk", "--json", cwd=shelf).stdout)
-    assert (facts["kind"], facts["landmarks"], facts["format_version"]) == ("basis", 20, 2)
+    assert (facts["kind"], facts["landmarks"], facts["format_version"]) == ("basis", 20, 3)
     assert facts["basis_digest"] == nysketch.load(shelf / "a.nysk").basis.digest
     assert "bandwidth" in run_cli("info", "basis.nysk", cwd=shelf).stdout
 
@@ -327,9 +327,13 @@ def test_export_writes_the_numbers_of_a_sketch(run_cli, shelf, tmp_path):
     for name in ("a.npz", "a.json", "a.parquet"):
         assert run_cli("export", "a.nysk", "-o", tmp_path / name, cwd=shelf).returncode == 0
     sketch = nysketch.load(shelf / "a.nysk")
+    means = sketch.basis.scaled_landmarks + sketch.cells.sums.high / sketch.cells.rows[:, None]
+    cell_means = means * sketch.basis.scale + sketch.basis.center
     expected = {
         "block_kernel_sums": sketch.block_kernel_sums,
         "block_rows": sketch.block_rows,
+        "cell_means": cell_means,
+        "cell_rows": sketch.cells.rows,
         "center": sketch.basis.center,
         "embedding_weights": sketch.embedding_weights(),
         "kernel_sums": sketch.kernel_sums,
@@ -341,7 +345,9 @@ def test_export_writes_the_numbers_of_a_sketch(run_cli, shelf, tmp_path):
         assert set(arrays) == set(expected) | {"columns", "kernel"}
         assert json.loads(str(arrays["kernel"])) == sketch.basis.kernel.describe()
         assert arrays["columns"].tolist() == [column.name for column in sketch.basis.columns]
-        assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
+        assert all(np.allclose(arrays[name], expected[name], rtol=1e-15) for name in expected)
+        assert all(np.array_equal(arrays[name], expected[name]) for name in expected if name != "cell_means")
+        expected["cell_means"] = arrays["cell_means"]
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["rows"] == 600
     arrays = document["arrays"]
@@ -349,9 +355,10 @@ def test_export_writes_the_numbers_of_a_sketch(run_cli, shelf, tmp_path):
     assert arrays.pop("columns") == [column["name"] for column in document["columns"]]
     assert arrays == {name: array.tolist() for name, array in expected.items()}
     table = pq.read_table(tmp_path / "a.parquet")
-    assert table.column_names == ["x", "y", "kernel_sum", "embedding_weight"]
+    assert table.column_names == ["x", "y", "kernel_sum", "embedding_weight", "cell_rows"]
     assert np.array_equal(table["y"], sketch.basis.landmarks[:, 1])
     assert np.array_equal(table["kernel_sum"], sketch.kernel_sums)
+    assert np.array_equal(table["cell_rows"], sketch.cells.rows)
 
 
 def test_export_writes_the_landmarks_of_a_basis(run_cli, shelf, tmp_path):

@@ -12,7 +12,7 @@ from nysketch.atomic import atomic_file
 from nysketch.checkpoint import Checkpoint
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.exact import ExactSum
-from nysketch.fileformat import MAX_HEADER_BYTES, load_basis, load_sketch
+from nysketch.fileformat import FORMAT_VERSION, MAX_HEADER_BYTES, load_basis, load_sketch
 from tests.helpers import canonical, seal, small_sketch, unseal
 
 
@@ -130,15 +130,15 @@ def test_the_low_part_takes_no_more_bytes_than_it_needs(sketch, tmp_path, low, s
 
 def test_a_file_from_the_future_asks_for_an_upgrade(saved, tmp_path):
     _, metadata, arrays = unseal(saved.read_bytes())
-    metadata["format_version"] = 3
+    metadata["format_version"] = FORMAT_VERSION + 1
     (tmp_path / "new.nysk").write_bytes(seal(canonical(metadata), arrays))
-    with pytest.raises(CorruptSketchError, match=r"format version 3.*Upgrade"):
+    with pytest.raises(CorruptSketchError, match=rf"format version {FORMAT_VERSION + 1}.*Upgrade"):
         nysketch.load(tmp_path / "new.nysk")
 
 
 def test_a_file_from_the_future_asks_for_an_upgrade_whatever_types_it_has(saved, tmp_path):
     _, metadata, arrays = unseal(saved.read_bytes())
-    metadata["format_version"] = 3
+    metadata["format_version"] = FORMAT_VERSION + 1
     arrays["new"] = np.zeros(3, np.int32)  # a type that this version does not know
     (tmp_path / "new.nysk").write_bytes(seal(canonical(metadata), arrays))
     with pytest.raises(CorruptSketchError, match="Upgrade"):

@@ -2,6 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import nysketch
 from nysketch import planning
 from nysketch.errors import UsageError
 from nysketch.fitting import BasisOptions
@@ -31,6 +32,8 @@ def test_more_of_anything_takes_more_memory(source):
     least = plan(source, Size(1000), **base).memory_bytes
     for more in ({"blocks": 640}, {"threads": 3}, {"batch_rows": 10**6}, {"sample_rows": 10**5}):
         assert plan(source, Size(1000), **base | more).memory_bytes > least, more
+    assert plan(source, Size(1000), **base, far_rows=10**5).memory_bytes > least
+    assert plan(source, Size(1000), **base, cells=False).memory_bytes < least
     for larger in (Size(1500), Size(20_000)):
         assert plan(source, larger, **base).memory_bytes > least, larger
 
@@ -63,3 +66,12 @@ def test_long_strings_are_planned_for():
     large, small = (plan(source, size, **limits) for source, size in zip((long, short), sizes, strict=True))
     assert large.memory_bytes > small.memory_bytes + 20 * MB
     assert large.sketch_bytes > 100 * 20_000
+
+
+@pytest.mark.parametrize("cells", [True, False])
+@pytest.mark.parametrize("d", [2, 40])
+def test_the_size_of_the_file_is_planned(cells, d, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((30_000, d))
+    planned = plan(open_source(rows), Size(300), blocks=8, threads=1, memory=10**12, cells=cells)
+    nysketch.save(nysketch.sketch(rows, m=300, blocks=8, threads=1, cells=cells), tmp_path / "s.nysk")
+    assert 0.55 < (tmp_path / "s.nysk").stat().st_size / planned.sketch_bytes < 1.05

@@ -76,6 +76,8 @@ def _print(facts: dict[str, Any]) -> None:
                 f"{facts['blocks']} of rows, seed {facts['seed']}, {facts['precision']} kernel values",
             ),
         ]
+        if facts["cells"] is not None:
+            fields.append(("cells", _cells(facts["cells"], facts["landmarks"])))
     fields += [
         ("features", facts["features"]),
         _functions(facts),
@@ -91,6 +93,13 @@ def _print(facts: dict[str, Any]) -> None:
         _print_inputs(facts)
 
 
+def _cells(cells: dict[str, int], landmarks: int) -> str:
+    """Say how the rows are spread over the landmarks."""
+    beyond = f"; {cells['rows_beyond']:,} rows beyond all of them" if cells["rows_beyond"] else ""
+    far = f"; the {cells['far_rows']:,} rows farthest from theirs" if cells["far_rows"] else ""
+    return f"{cells['non_empty']:,} of {landmarks:,} landmarks are nearest to some row{far}{beyond}"
+
+
 def _functions(facts: dict[str, Any]) -> tuple[str, str]:
     """Return what is summed, how it was chosen, and what it tells of the data."""
     origin = facts["origin"]
@@ -98,6 +107,7 @@ def _functions(facts: dict[str, Any]) -> tuple[str, str]:
         return "fourier", f"{facts['landmarks']} features, {origin.get('frequencies', 'other')} frequencies"
     how = f", {origin['sampling']}" if "sampling" in origin else ""
     sampled = " and a sample of rows" if facts.get("sampled_rows") else ""
+    sampled += " and the farthest rows" if (facts.get("cells") or {}).get("far_rows") else ""
     whose = "centres of the data" if origin.get("sampling") == "kmeans" else "rows of the data"
     return "landmarks", f"{facts['landmarks']}{how} ({whose}{sampled}: treat this file like a sample of them)"
 

@@ -4,6 +4,7 @@ dealing.py       which block a row belongs to, and whether to the sample
 gaussian.py      Gaussian kernels: one float32 matrix product and an exponential
 general.py       all other kernels of numbers, and Fourier features
 reference.py     plain float64: the slow reference (`precision="float64"`), and strings
+nearest.py       the nearest landmark of a row, and the sums of its cell
 exponential.py   exp2, cosine and sine that vectorise
 sums.py          sums of a fragment, and of all fragments so far
 shapes.py        how large tiles are
@@ -20,15 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Basis, NystromBasis
+from nysketch.cells import key_of_distance, numeric_landmarks
 from nysketch.kernels import Gaussian, GaussianSum, Product
 from nysketch.samples import RowSample
 from nysketch.tiles.dealing import deal_blocks, find_sample
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.general import GeneralTiles
+from nysketch.tiles.nearest import add_to_cells
 from nysketch.tiles.reference import Reference
-from nysketch.tiles.sums import FragmentSums, RunningSums
+from nysketch.tiles.sums import FragmentCells, FragmentSums, RunningCells, RunningSums
 
-__all__ = ["FragmentSums", "RowSummer", "RunningSums", "Workspace"]
+__all__ = ["FragmentCells", "FragmentSums", "RowSummer", "RunningCells", "RunningSums", "Workspace"]
 
 Floats = NDArray[np.float64]
 
@@ -73,32 +76,57 @@ def _evaluators(basis: Basis, precision: str) -> list[Evaluator]:
     return [GeneralTiles(basis)]
 
 
+def _finder(basis: NystromBasis, evaluators: list[Evaluator]) -> GaussianTiles:
+    """Return the evaluator whose tiles tell the nearest landmark anyway, or tiles for this alone."""
+    useful = [e for e in evaluators if isinstance(e, GaussianTiles) and e.tell_nearest]
+    finder = useful[0] if useful else GaussianTiles.of_distances(basis)
+    finder.find_nearest(basis)
+    return finder
+
+
 class Workspace:
     """The buffers of one thread."""
 
-    def __init__(self, evaluators: list[Evaluator], chunk_rows: int) -> None:
+    def __init__(self, evaluators: list[Evaluator], finder: GaussianTiles | None, chunk_rows: int) -> None:
+        self.count = 0
         self.order = np.empty(chunk_rows, np.int64)
         self.block_of = np.empty(chunk_rows, np.int64)
         self.sampled = np.empty(chunk_rows, np.int64)
         self.keys = np.empty(chunk_rows, np.int64)
         self.parts = [evaluator.workspace(chunk_rows) for evaluator in evaluators]
+        self.finding: Any = None
+        if finder is not None:
+            shared = finder in evaluators
+            self.finding = self.parts[evaluators.index(finder)] if shared else finder.workspace(chunk_rows)
+            self.distances, self.ones = np.empty(chunk_rows), np.ones(chunk_rows)
 
 
 class RowSummer:
     """Adds the values of chunks of rows to per-block sums. Shared by threads, never written."""
 
-    def __init__(self, basis: Basis, *, blocks: int, seed: int, precision: str) -> None:
+    def __init__(self, basis: Basis, *, blocks: int, seed: int, precision: str, cells: bool = False) -> None:
         self.basis, self.blocks = basis, blocks
         self._seed = seed
         self._evaluators = _evaluators(basis, precision)
+        self._finder: GaussianTiles | None = None
+        landmarks = numeric_landmarks(basis) if cells else None
+        if landmarks is not None:
+            self._finder = _finder(landmarks, self._evaluators)
+            self._scaled_landmarks = landmarks.scaled_landmarks
+            # As columns, with one more landmark for rows that are in no cell.
+            self._columns = np.vstack([self._scaled_landmarks, np.zeros(basis.d)]).T.copy()
 
     def workspace(self, chunk_rows: int) -> Workspace:
         """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
-        return Workspace(self._evaluators, chunk_rows)
+        return Workspace(self._evaluators, self._finder, chunk_rows)
 
     def zeros(self) -> FragmentSums:
         """Return sums to add to."""
         return FragmentSums(len(self._evaluators), self.blocks, self.basis.m)
+
+    def no_cells(self) -> FragmentCells | None:
+        """Return cells to add to, if they are wanted and there are any."""
+        return None if self._finder is None else FragmentCells(self.basis.m, self.basis.d)
 
     def add(
         self,
@@ -114,6 +142,7 @@ class RowSummer:
         """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks."""
         seed = np.uint64((self._seed + key) % 2**64)
         count = deal_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
+        ws.count = count
         order, block_of = ws.order[:count], ws.block_of[:count]
         into.rows += np.bincount(block_of, minlength=self.blocks)
         row_weights = np.ones(count)
@@ -122,6 +151,44 @@ class RowSummer:
             into.weights += np.bincount(block_of, row_weights, minlength=self.blocks)
         for evaluator, sums, part in zip(self._evaluators, into.values, ws.parts, strict=True):
             evaluator.add(rows, order, block_of, row_weights, sums, part)
+
+    def add_cells(self, rows: Floats, weights: Floats | None, into: FragmentCells, ws: Workspace) -> None:
+        """Add the rows that were last given to `add` to their cells."""
+        assert self._finder is not None
+        n, basis = len(rows), self.basis
+        if self._finder not in self._evaluators:
+            self._finder.find(rows, ws.order[: ws.count], ws.finding)
+        nearest = ws.finding.search.nearest[:n]
+        into.rows += np.bincount(nearest, minlength=basis.m + 1)
+        into.beyond += ws.finding.search.beyond
+        if weights is not None:
+            into.weights += np.bincount(nearest, weights, minlength=basis.m + 1)
+        row_weights = ws.ones[:n] if weights is None else weights
+        add_to_cells(
+            rows, nearest, row_weights, basis.center, basis.scale, self._columns,
+            into.sums, into.squares, ws.distances,
+        )  # fmt: skip
+
+    def far(
+        self, rows: Floats, weights: Floats | None, ws: Workspace, *, bound: int, capacity: int
+    ) -> RowSample:
+        """Return the `capacity` rows last given to `add_cells` that are farthest, with keys up to `bound`."""
+        n = len(rows)
+        nearest, keys = ws.finding.search.nearest[:n], key_of_distance(ws.distances[:n])
+        found = np.flatnonzero((keys <= bound) & (nearest < self.basis.m))
+        if len(found) > capacity:
+            bound = int(np.partition(keys[found], capacity)[capacity]) - 1
+            found = found[keys[found] <= bound]
+        cells = nearest[found]
+        offsets = self.basis.transform(rows[found]) - self._scaled_landmarks[cells]
+        return RowSample.of(
+            keys[found],
+            np.column_stack([cells, offsets]),
+            None if weights is None else weights[found],
+            bound=bound,
+            capacity=capacity,
+            dtype=np.float64,
+        )
 
     def sample(
         self,

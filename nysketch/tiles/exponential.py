@@ -1,4 +1,4 @@
-"""Exponential, cosine and sine in float32, branch-free, so that loops over them vectorise.
+"""Exponential, cosine, sine and maximum in float32, branch-free, so that loops over them vectorise.
 
 They become part of the compiled loops of other modules, whose kept machine code does not notice when this
 file changes: delete `__pycache__` then, as scripts/test does.
@@ -10,6 +10,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -75,3 +76,21 @@ def sine_of_turns(f):  # type: ignore[no-untyped-def]
     size = abs(f)
     folded = min(size, _HALF - size)
     return _sine_up_to_a_quarter(folded if f >= 0 else -folded)
+
+
+@intrinsic
+def _maximum(typing_context: Any, a: Any, b: Any) -> Any:
+    """Call the processor's maximum."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        function = builder.module.declare_intrinsic("llvm.maxnum", [kind], ir.FunctionType(kind, [kind] * 2))
+        return builder.call(function, args, fastmath=("nnan", "nsz"))
+
+    return types.float32(types.float32, types.float32), codegen
+
+
+@numba.njit(inline="always")
+def larger(a, b):  # type: ignore[no-untyped-def]
+    """Return the larger of two float32 numbers; `max` looks for NaN, and loops over it do not vectorise."""
+    return _maximum(a, b)  # type: ignore[call-arg]

@@ -9,9 +9,14 @@ and nothing larger is ever written.
 The product cancels when a landmark lies far from the centre (|z|² large beside |x − z|²). Landmarks
 beyond NEAR are therefore evaluated from differences in float64, a few times slower and always right;
 usually there are none.
+
+Where all features have the same bandwidth, the tile before the exponential also tells the nearest landmark
+(nearest.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +24,14 @@ from numpy.typing import NDArray
 from nysketch.basis import NystromBasis
 from nysketch.compiled import FAST, compiled
 from nysketch.tiles.exponential import LOWEST, exp2
+from nysketch.tiles.nearest import NearestLandmarks, Search
 from nysketch.tiles.shapes import tile_rows_for
 
 Floats = NDArray[np.float64]
 
 # Landmarks with ½|z|² up to this (|z| up to r = 5.2) go through the float32 product, which is then good
 # to 1e-6. The bound also keeps exp2 simple: a row longer than ROW_RADIUS = r + 15.9 has kernel values
-# below 2**-126 at all of them, so it may be shortened to that length without changing a float32 digit,
+# below 2**-126 at all of them, so its exponents may be replaced by 0 without changing a float32 digit,
 # and then every exponent x·z − ½|z|² lies within ±126, where no overflow or underflow need be caught.
 NEAR = 13.5
 ROW_RADIUS = 21.1
@@ -57,10 +63,14 @@ def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):  # ty
             target[p] = scratch[order[p]]
     for p in range(count):
         half_norms[p] = 0.5 * norms[order[p]]
+
+
+@compiled()
+def _blank_long_rows(tile, half_norms):  # type: ignore[no-untyped-def]
+    """Replace exponents of rows that vanish anyway: their factor is 2**-½|x|², below 2**-222."""
+    for p in range(len(half_norms)):
         if half_norms[p] > 0.5 * ROW_RADIUS * ROW_RADIUS:
-            shorter = np.float32(ROW_RADIUS / np.sqrt(2.0 * half_norms[p]))
-            for k in range(rows.shape[1]):
-                packed[k, p] *= shorter
+            tile[p] = 0.0
 
 
 @compiled(fastmath=FAST)
@@ -128,13 +138,15 @@ class _Workspace:
         self.half_norms = np.empty(chunk_rows)
         self.tile = np.empty((tiles.tile_rows, len(tiles.near)), np.float32)
         self.exponents = np.empty(len(tiles.far))
+        self.search = Search(chunk_rows, len(tiles.near), tiles.d)
 
 
 class GaussianTiles:
     """Adds Gaussian kernel values; `bandwidths` has one for each feature.
 
     A product of Gaussian kernels over groups of features is one of them, with other bandwidths.
-    Sums have near landmarks first, then far ones; `ordered` puts them back.
+    Sums have near landmarks first, then far ones; `ordered` puts them back. After `find_nearest`, every `add`
+    also leaves the nearest landmarks in the workspace.
     """
 
     def __init__(self, basis: NystromBasis, bandwidths: Floats) -> None:
@@ -142,8 +154,9 @@ class GaussianTiles:
         # (x − center)/scale − middle, over the bandwidth, in one multiplication per value
         self._shift = basis.center + basis.middle * basis.scale
         self._factor = np.sqrt(np.log2(np.e)) / bandwidths / basis.scale
-        Z = (basis.landmarks - self._shift) * self._factor
-        half_norms = 0.5 * (Z**2).sum(axis=1)
+        with np.errstate(over="ignore"):  # far beyond all others
+            Z = (basis.landmarks - self._shift) * self._factor
+            half_norms = 0.5 * (Z**2).sum(axis=1)
         # The product of many features rounds more often.
         limit = NEAR / max(1.0, np.sqrt(basis.d / 64))
         self.near = np.flatnonzero(half_norms <= limit)
@@ -155,6 +168,26 @@ class GaussianTiles:
         self._near_factor = np.exp2(offsets - self._near_matrix[-1])
         self._far_matrix = np.ascontiguousarray(Z[self.far].T)
         self.tile_rows = tile_rows_for(basis.m, basis.d)
+        self._unit = np.sqrt(np.log2(np.e)) / bandwidths
+        self._nearest: NearestLandmarks | None = None
+
+    @classmethod
+    def of_distances(cls, basis: NystromBasis) -> GaussianTiles:
+        """Return tiles that are good for finding the nearest landmark, whatever the kernel is."""
+        with np.errstate(over="ignore"):
+            norms = np.sqrt(((basis.scaled_landmarks - basis.middle) ** 2).sum(axis=1))
+        typical = np.clip(np.median(norms) or norms.mean() or 1.0, 1e-100, 1e100)
+        # Landmarks up to four times as far out as most are near.
+        return cls(basis, np.full(basis.d, 4 * typical * np.sqrt(np.log2(np.e) / (2 * NEAR))))
+
+    @property
+    def tell_nearest(self) -> bool:
+        """Whether the largest exponent of a row is at its nearest landmark, and most landmarks are near."""
+        return bool((self._unit == self._unit[0]).all()) and len(self.far) <= len(self.near)
+
+    def find_nearest(self, basis: NystromBasis) -> None:
+        """From now on, find the nearest landmarks, too."""
+        self._nearest = NearestLandmarks(basis, self.near, self.far, float(self._unit[0]))
 
     def workspace(self, chunk_rows: int) -> _Workspace:
         """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
@@ -188,16 +221,42 @@ class GaussianTiles:
         sums: Floats,
         ws: _Workspace,
     ) -> None:
-        count, step = len(order), self.tile_rows
-        half_norms = ws.half_norms[:count]
-        _pack(rows, order, self._shift, self._factor, ws.scratch, ws.norms, ws.packed, half_norms)
+        half_norms = self._pack(rows, order, ws)
         factors = weights * np.exp2(-half_norms)
+        long = bool(len(half_norms)) and half_norms.max() > 0.5 * ROW_RADIUS * ROW_RADIUS
+        for part in self._tiles(rows, order, half_norms, ws):
+            if long:
+                _blank_long_rows(ws.tile, half_norms[part])
+            _add_tile(ws.tile, block_of[part], factors[part], sums)
+
+    def find(self, rows: Floats, order: NDArray[np.int64], ws: _Workspace) -> None:
+        """Find the nearest landmarks of the rows `order`, and add nothing."""
+        for _ in self._tiles(rows, order, self._pack(rows, order, ws), ws):
+            pass
+
+    def _pack(self, rows: Floats, order: NDArray[np.int64], ws: _Workspace) -> Floats:
+        """Put the rows `order` in their places, and return ½|x|² of each."""
+        half_norms = ws.half_norms[: len(order)]
+        _pack(rows, order, self._shift, self._factor, ws.scratch, ws.norms, ws.packed, half_norms)
+        return half_norms
+
+    def _tiles(
+        self, rows: Floats, order: NDArray[np.int64], half_norms: Floats, ws: _Workspace
+    ) -> Iterator[slice]:
+        """Compute one tile of exponents after the other, and find the nearest landmarks on the way."""
+        count, step = len(order), self.tile_rows
+        if self._nearest is not None:
+            self._nearest.begin(half_norms, ws.search)
         for start in range(0, count, step):
             # Always a whole tile, whatever lies beyond `count`: the matrix product may take another
             # path for other shapes, and then the same row would get another last bit.
             np.matmul(ws.packed[:, start : start + step].T, self._near_matrix, out=ws.tile)
-            stop = min(start + step, count)
-            _add_tile(ws.tile, block_of[start:stop], factors[start:stop], sums)
+            part = slice(start, min(start + step, count))
+            if self._nearest is not None:
+                self._nearest.look(ws.tile, part, rows, order, ws.search)
+            yield part
+        if self._nearest is not None:
+            self._nearest.finish(rows, order, ws.search)
 
     def ordered(self, sums: Floats) -> Floats:
         """Return blocks × landmarks, in the order of the landmarks."""

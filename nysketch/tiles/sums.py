@@ -1,4 +1,4 @@
-"""Sums of one fragment and of all fragments so far, by block."""
+"""Sums of one fragment and of all fragments so far, by block and by cell."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch import exact
-from nysketch.accumulators import BlockSums
+from nysketch.accumulators import GRID_FINE, GRID_FLOAT32, BlockSums
+from nysketch.basis import Basis, require_landmarks
+from nysketch.cells import Cells, FarRows, spreads
 from nysketch.compiled import compiled
 from nysketch.exact import ExactSum
+from nysketch.samples import RowSample
 
 Floats = NDArray[np.float64]
 
@@ -70,3 +73,63 @@ class RunningSums:
     def snapshot(self) -> BlockSums:
         """Return the sums as they are now."""
         return BlockSums(ExactSum(self._high.copy(), self._low.copy()), self._rows.copy(), self._weights)
+
+
+class FragmentCells:
+    """The sums of cells while a fragment is read: feature by feature, and with a cell more than there are.
+
+    The last one takes rows that are in no cell, which saves asking for each of them.
+    """
+
+    def __init__(self, m: int, d: int) -> None:
+        self.rows = np.zeros(m + 1, np.int64)
+        self.weights = np.zeros(m + 1)
+        self.sums, self.squares = np.zeros((d, m + 1)), np.zeros((d, m + 1))
+        self.beyond = 0
+        self.far: RowSample | None = None
+
+
+class RunningCells:
+    """The cells of all fragments so far; `add` is exact, so their order does not matter."""
+
+    def __init__(self, start: Cells, basis: Basis) -> None:
+        """Add on grids in units of the spread of each feature, and of its square."""
+        self._m = basis.m
+        self.far = start.far.kept
+        self._grid_exponent = GRID_FLOAT32 if start.weights is None else GRID_FINE
+        unit = spreads(require_landmarks(basis, "a sketch with cells"))
+        self._sums_grid, self._squares_grid = (np.ldexp(u, self._grid_exponent) for u in (unit, unit * unit))
+        self._rows, self._weights, self._beyond = start.rows.copy(), start.weights, start.beyond
+        self._sums, self._squares = _transposed(start.sums), _transposed(start.squares)
+
+    def add(self, part: FragmentCells) -> None:
+        """Add the sums of one fragment."""
+        for terms, grid, total in (
+            (part.sums, self._sums_grid, self._sums),
+            (part.squares, self._squares_grid, self._squares),
+        ):
+            _add_on_grid(terms[:, : self._m].T, grid, total.high.T, total.low.T)
+        self._rows += part.rows[: self._m]
+        self._beyond += part.beyond
+        if part.far is not None:
+            self.far = self.far + part.far
+        if self._weights is not None:
+            self._weights = self._weights + ExactSum.of(
+                part.weights[: self._m], grid_exponent=self._grid_exponent
+            )
+
+    def snapshot(self) -> Cells:
+        """Return the cells as they are now."""
+        return Cells(
+            self._rows.copy(),
+            self._weights,
+            _transposed(self._sums),
+            _transposed(self._squares),
+            FarRows(self.far),
+            self._beyond,
+        )
+
+
+def _transposed(sums: ExactSum) -> ExactSum:
+    """Return a copy, feature by feature instead of cell by cell or the other way round."""
+    return ExactSum(np.array(sums.high.T, order="C"), np.array(sums.low.T, order="C"))

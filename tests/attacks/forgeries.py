@@ -79,6 +79,13 @@ def no_landmarks(metadata, arrays):
     arrays["basis.landmarks"] = np.zeros((0, 2))
     arrays["blocks.sums"] = np.zeros((4, 0))
     arrays.pop("blocks.sums.low", None)
+    no_cells(metadata, arrays)
+
+
+def no_cells(metadata, arrays):
+    metadata["cells"] = None
+    for name in [name for name in arrays if name.startswith(("cells", "far"))]:
+        del arrays[name]
 
 
 def no_blocks(metadata, arrays):
@@ -86,6 +93,7 @@ def no_blocks(metadata, arrays):
     arrays["blocks.weights"] = np.zeros(0)
     for name in ("blocks.sums.low", "blocks.weights.low"):
         arrays.pop(name, None)
+    no_cells(metadata, arrays)
 
 
 def no_features(metadata, arrays):
@@ -93,6 +101,43 @@ def no_features(metadata, arrays):
     arrays["basis.landmarks"] = np.zeros((8, 0))
     for name in ("basis.center", "basis.scale", "columns.lower", "columns.upper"):
         arrays[name] = np.zeros(0)
+    no_cells(metadata, arrays)
+
+
+def another_row(metadata, arrays):
+    """A row more in a cell that has none, and one less in another: the sum is right."""
+    arrays["cells.rows"][np.argmax(arrays["cells.rows"])] -= 1
+    arrays["cells.rows"][0] += 1
+    arrays["cells.weights"][0] = -1.0
+
+
+def emptied(metadata, arrays):
+    """All rows of a cell are in another one, but not its sums."""
+    arrays["cells.rows"][1] += arrays["cells.rows"][0]
+    arrays["cells.rows"][0] = 0
+
+
+def nearer(metadata, arrays):
+    """A far row that is not as far as its key says."""
+    arrays["far.rows"][0, 1:] /= 2
+
+
+def elsewhere(metadata, arrays):
+    """All far rows are in the cell with the fewest rows."""
+    arrays["far.rows"][:, 0] = np.argmin(arrays["cells.rows"])
+
+
+def farther_than_far(metadata, arrays):
+    """A far row beyond the limit of cells, with the key that belongs to it."""
+    arrays["far.rows"][0, 1:] = [1e12, 0.0]
+    arrays["far.keys"][0] = 2**63 - 1 - np.float64(1e24).view(np.int64)
+
+
+def cells_of(change):
+    def forge(metadata, arrays):
+        metadata["cells"] = change(metadata["cells"])
+
+    return forge
 
 
 def product(*spans):
@@ -280,6 +325,68 @@ FORGERIES = {
     "sample capacity true": put("sample", "capacity", value=True),
     "sample list": put("sample", value=[1, 2]),
     "sample missing": drop("sample"),
+    "cells rows negative": fill("cells.rows", -1),
+    "cells rows more": array("cells.rows", lambda a: a + 1),
+    "cells rows that overflow": array("cells.rows", lambda a: np.full_like(a, 2**62)),
+    "cells rows as floats": array("cells.rows", lambda a: a.astype(np.float64)),
+    "cells rows fewer": array("cells.rows", lambda a: a[:-1]),
+    "cells rows elsewhere": emptied,
+    "cells rows missing": without("cells.rows"),
+    "cells sums NaN": fill("cells.sums", np.nan),
+    "cells sums inf": fill("cells.sums", np.inf),
+    "cells sums too large": fill("cells.sums", 1e6),
+    "cells sums float32": array("cells.sums", lambda a: a.astype(np.float32)),
+    "cells sums transposed": array("cells.sums", lambda a: a.T.copy()),
+    "cells sums missing": without("cells.sums"),
+    "cells squares NaN": fill("cells.squares", np.nan),
+    "cells squares negative": array("cells.squares", lambda a: -a),
+    "cells squares too small": array("cells.squares", lambda a: a / 1e6),
+    "cells squares too large": fill("cells.squares", 1e100),
+    "cells squares too wide": array("cells.squares", lambda a: np.hstack([a, a])),
+    "cells squares missing": without("cells.squares"),
+    "cells weights NaN": fill("cells.weights", np.nan),
+    "cells weights negative": another_row,
+    "cells weights doubled": array("cells.weights", lambda a: 2 * a),
+    "cells weights 0-d": array("cells.weights", lambda a: a[0].reshape(())),
+    "cells weights missing": without("cells.weights"),
+    "cells none": put("cells", value=None),
+    "cells missing": drop("cells"),
+    "cells list": put("cells", value=[0]),
+    "cells text": put("cells", value="none"),
+    "cells with more": cells_of(lambda cells: cells | {"more": 1}),
+    "cells beyond negative": put("cells", "beyond", value=-1),
+    "cells beyond all rows": put("cells", "beyond", value=7),
+    "cells beyond true": put("cells", "beyond", value=True),
+    "cells beyond 0.0": put("cells", "beyond", value=0.0),
+    "cells beyond huge": put("cells", "beyond", value=2**63),
+    "cells beyond missing": drop("cells", "beyond"),
+    "far missing": drop("cells", "far"),
+    "far bound text": put("cells", "far", "bound", value="9"),
+    "far bound small": put("cells", "far", "bound", value=1),
+    "far capacity small": put("cells", "far", "capacity", value=3),
+    "far capacity 0": put("cells", "far", "capacity", value=0),
+    "far capacity huge": put("cells", "far", "capacity", value=2**64),
+    "far keys missing": without("far.keys"),
+    "far keys negative": fill("far.keys", -1),
+    "far keys out of order": array("far.keys", lambda a: a[::-1].copy()),
+    "far keys of other distances": array("far.keys", lambda a: a - 1),
+    "far rows missing": without("far.rows"),
+    "far rows float32": array("far.rows", lambda a: a.astype(np.float32)),
+    "far rows NaN": array("far.rows", lambda a: np.full_like(a, np.nan)),
+    "far rows fewer": array("far.rows", lambda a: a[:-1]),
+    "far rows narrow": array("far.rows", lambda a: a[:, :-1].copy()),
+    "far rows nearer": nearer,
+    "far rows farther": farther_than_far,
+    "far rows in one cell": elsewhere,
+    "far rows in cell 8": fill("far.rows", 8.0),
+    "far rows in cell -1": fill("far.rows", -1.0),
+    "far rows in cell 0.5": fill("far.rows", 0.5),
+    "far rows in cell 1e300": fill("far.rows", 1e300),
+    "far weights missing": without("far.weights"),
+    "far weights negative": fill("far.weights", -1.0),
+    "settings cells 1": put("settings", "cells", value=1),
+    "settings far rows text": put("settings", "far_rows", value="5"),
+    "settings far rows negative": put("settings", "far_rows", value=-1),
     "settings list": put("settings", value=[["precision", "float32"]]),
     "settings missing": drop("settings"),
     "precision unknown": put("settings", "precision", value="float16"),
@@ -322,6 +429,7 @@ TEXT_FORGERIES = {
     "no text": array("basis.landmarks.ends", lambda a: a[:0]),
     "sampled text that is no UTF-8": fill("sample.rows", 0xFF),
     "sampled text of fewer rows": array("sample.rows.ends", lambda a: a[-1:]),
+    "cells of text": put("cells", value={"beyond": 0, "far": {"bound": 1, "capacity": 0}}),
     "kernel of numbers": put("basis", "kernel", value={"name": "gaussian", "bandwidth": 1.0}),
     "length 0": put("basis", "kernel", "length", value=0),
     "length 1.0": put("basis", "kernel", "length", value=1.0),
@@ -338,5 +446,6 @@ FOURIER_FORGERIES = {
     "unknown draw": put("basis", "frequencies", value="uniform"),
     "draw number": put("basis", "frequencies", value=1),
     "kernel without a spectrum": put("basis", "kernel", value={"name": "linear"}),
+    "cells of frequencies": put("cells", value={"beyond": 0, "far": {"bound": 1, "capacity": 0}}),
     "landmarks besides": array("basis.center", lambda a: a[:1]),
 }
