@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Piece = TypeVar("Piece")
 
 
 class Stopped(Exception):
@@ -68,3 +71,114 @@ def _finished(pending: dict[Future[Result], Task]) -> Iterator[tuple[Task, Resul
     in_order = [future for future in pending if future in done]
     for future in sorted(in_order, key=lambda future: future.exception() is not None):
         yield pending.pop(future), future.result()
+
+
+def run_in_order(
+    work: Callable[[Task, Callable[[], None]], Iterable[Piece]],
+    tasks: Iterable[Task],
+    *,
+    threads: int,
+    size: Callable[[Piece], int] = lambda _: 0,
+    most: int = 0,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Generator[Piece, None, None]:
+    """Yield the pieces that work(task, check) makes, task by task in the order of the tasks.
+
+    Workers run ahead of the caller, with at most 2 × threads tasks in flight, until the pieces that wait
+    have a `size` of `most` together; from then on only the task whose turn it is makes another.
+    """
+    shelf = _Shelf(size, most)
+    rows: deque[_Row[Piece]] = deque()
+
+    def fill(task: Task, row: _Row[Piece]) -> None:
+        try:
+            for piece in work(task, shelf.check):
+                shelf.put(row, piece)
+        finally:
+            shelf.end(row)
+
+    with threadpool_limits(1), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
+        try:
+            for task in tasks:
+                row = _Row[Piece]()
+                row.filling = pool.submit(fill, task, row)
+                rows.append(row)
+                if len(rows) >= 2 * threads:
+                    yield from shelf.empty(rows.popleft(), meanwhile)
+            while rows:
+                yield from shelf.empty(rows.popleft(), meanwhile)
+        finally:
+            shelf.stop()
+            for row in rows:
+                if row.filling is not None:
+                    row.filling.cancel()
+
+
+@dataclass(eq=False)
+class _Row(Generic[Piece]):
+    """The pieces of one task that wait; `ended` when no more will come."""
+
+    pieces: deque[Piece] = field(default_factory=deque)
+    ended: bool = False
+    filling: Future[None] | None = None
+
+
+class _Shelf(Generic[Piece]):
+    """Where the pieces of several tasks wait until it is their turn."""
+
+    def __init__(self, size: Callable[[Piece], int], most: int) -> None:
+        self._size, self._most = size, most
+        self._changed = threading.Condition()
+        self._held = 0
+        self._turn: _Row[Piece] | None = None
+        self._stopped = False
+
+    def check(self) -> None:
+        if self._stopped:
+            raise Stopped
+
+    def put(self, row: _Row[Piece], piece: Piece) -> None:
+        """Put a piece at the end of a row, once there is room for it."""
+        size = self._size(piece)
+
+        def has_room() -> bool:
+            # Whoever is waited for always may put one, or nobody would ever go on.
+            next_to_go = row is self._turn and not row.pieces
+            return self._stopped or next_to_go or self._held + size <= self._most
+
+        with self._changed:
+            self._changed.wait_for(has_room)
+            self.check()
+            row.pieces.append(piece)
+            self._held += size
+            self._changed.notify_all()
+
+    def end(self, row: _Row[Piece]) -> None:
+        with self._changed:
+            row.ended = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def empty(self, row: _Row[Piece], meanwhile: Callable[[], None]) -> Iterator[Piece]:
+        """Yield the pieces of a row, those to come as well; raise what ended it early."""
+        with self._changed:
+            self._turn = row
+            self._changed.notify_all()
+        while True:
+            with self._changed:
+                # Not for ever: the caller wants to hear of time that passes, and of signals.
+                self._changed.wait_for(lambda: row.pieces or row.ended, timeout=0.5)
+                taken = [row.pieces.popleft()] if row.pieces else []
+                self._held -= sum(map(self._size, taken))
+                self._changed.notify_all()
+                finished = row.ended and not taken
+            yield from taken
+            meanwhile()
+            if finished:
+                break
+        assert row.filling is not None
+        row.filling.result()

@@ -39,13 +39,18 @@ def open_source(
     allow_external: bool = False,
     skip_unreadable: bool = False,
     text: bool = False,
+    keep: Sequence[str] = (),
 ) -> Source:
     """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
 
     `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
-    one column of text is read instead of numbers: the one named, or the only one there is.
+    one column of text is read instead of numbers: the one named, or the only one there is. Columns to
+    `keep` can be read beside them, as they are.
     """
     columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
+    keep = _listed(keep) or ()
+    if len(set(keep)) < len(keep):
+        raise UsageError(f"a column is named twice in --keep: {', '.join(keep)}")
     if like is not None:
         if columns is not None or exclude:
             raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
@@ -59,7 +64,8 @@ def open_source(
         raise UsageError(
             f"string kernels read one text column, not {len(columns)}: name one with --columns NAME"
         )
-    selection = Selection(None if columns is None else tuple(columns), tuple(exclude), weights, text)
+    chosen = None if columns is None else tuple(columns)
+    selection = Selection(chosen, tuple(exclude), weights, text, tuple(keep))
     source = _open(
         data,
         selection,
@@ -96,6 +102,8 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
     if isinstance(data, np.ndarray):
         if selection.weights is not None:
             raise UsageError("an array has no weights column; use a table")
+        if selection.keep:
+            raise UsageError("an array has no columns to keep; use a table")
         return ArraySource(data, selection, like)
     if isinstance(data, (str, os.PathLike)):
         data = [data]

@@ -64,6 +64,7 @@ class ArraySource(WithoutFiles):
 
     rereadable = True
     weights = None
+    kept = pa.schema([])
 
     def __init__(self, array: NDArray[Any], selection: Selection, like: Sequence[Column] | None) -> None:
         self._array = _as_matrix(array, text=selection.text)
@@ -96,6 +97,11 @@ class ArraySource(WithoutFiles):
                 continue
             columns = [part[:, span] for span in self._spans]
             yield Batch([_plain(column) for column in columns], None, [_masked_rows(c) for c in columns])
+
+    def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: an array has no columns to keep."""
+        del fragment, batch_rows
+        return iter(())
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the length of the array; it has no name."""

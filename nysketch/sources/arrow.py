@@ -173,6 +173,28 @@ def as_batch(batch: pa.RecordBatch, columns: Sequence[Column], weights: str | No
     return Batch(values, weight_values, nulls)
 
 
+def kept_schema(schema: pa.Schema, names: Sequence[str], where: str) -> pa.Schema:
+    """Return the columns that pass through; of dictionaries, which differ between batches, the values."""
+    fields = fields_of(schema, where)
+    for name in names:
+        require_field(fields, name, where)
+    kinds = [(name, schema.field(name).type) for name in names]
+    return pa.schema([(n, kind.value_type if pa.types.is_dictionary(kind) else kind) for n, kind in kinds])
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)  # Arrow casts some types not even to themselves
+
+
+def as_kept(batch: pa.RecordBatch, kept: pa.Schema, where: str) -> pa.RecordBatch:
+    """Return the columns that pass through, in the types that all files share."""
+    try:
+        columns = [_cast(batch.column(field.name), field.type) for field in kept]
+    except pa.ArrowException as error:
+        raise SchemaError(f"{where}: a column cannot be kept: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, schema=kept)
+
+
 def choose_columns(
     fields: Mapping[str, Field],
     selection: Selection,
@@ -207,6 +229,7 @@ class TableSource(WithoutFiles):
             lambda column: list_width(table.column(column)) or widths.get(column, 0),
         )
         self.weights = selection.weights
+        self.kept = kept_schema(table.schema, selection.keep, self._name)
         self.rows = len(table)
         if selection.text:
             self.reader_bytes += text_memory(table.column(self.columns[0].name).nbytes / max(self.rows, 1))
@@ -220,6 +243,12 @@ class TableSource(WithoutFiles):
         part = self._table.slice(fragment.first_row, fragment.rows)
         for batch in part.to_batches(max_chunksize=batch_rows):
             yield as_batch(batch, self.columns, self.weights, fragment.where)
+
+    def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the range as slices of the table."""
+        part = self._table.select(self.kept.names).slice(fragment.first_row, fragment.rows)
+        for batch in part.to_batches(max_chunksize=batch_rows):
+            yield as_kept(batch, self.kept, fragment.where)
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the table's name and length."""
@@ -265,13 +294,14 @@ class StreamSource(WithoutFiles):
             self._fields, selection, name, lambda column: widths.get(column, 0)
         )
         self.weights = selection.weights
+        self.kept = kept_schema(schema, selection.keep, name)
         self._fragment_rows = held_rows_for(total_width(self.columns), text=selection.text)
         self._seen = 0
         self._key: int | None = None  # known from the first rows on
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield fragments as the stream delivers them."""
-        names = names_of(self.columns, self.weights)
+        names = list(dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names]))
         held: list[pa.RecordBatch] = []
         rows = 0
         try:
@@ -301,6 +331,8 @@ class StreamSource(WithoutFiles):
         where = f"{self._name}, the batch from row {row} on"
         fields = fields_of(schema, where)
         require_same(fields, chosen, where, first=self._fields, first_where="the first batch")
+        for name in self.kept.names:
+            require_field(fields, name, where)
 
     def _hold(self, batches: list[pa.RecordBatch]) -> Fragment:
         first, number = self._seen, self._seen // self._fragment_rows
@@ -319,6 +351,13 @@ class StreamSource(WithoutFiles):
             for start in range(0, len(batch), batch_rows):
                 part = batch.slice(start, batch_rows)
                 yield as_batch(part, self.columns, self.weights, fragment.where)
+
+    def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that the fragment carries."""
+        assert isinstance(fragment, HeldFragment)
+        for batch in fragment.batches:
+            for start in range(0, len(batch), batch_rows):
+                yield as_kept(batch.slice(start, batch_rows), self.kept, fragment.where)
 
     def inputs(self) -> tuple[Input, ...]:
         """Return the stream's name and how many rows it had."""

@@ -90,6 +90,15 @@ class Source(Protocol):
         """Read a fragment in batches of at most about `batch_rows` rows."""
         ...
 
+    @property
+    def kept(self) -> Any:
+        """The Arrow schema of the columns that pass through: of any type, and no business of a sketch."""
+        ...
+
+    def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[Any]:
+        """Read these columns of a fragment's rows, as record batches of that schema."""
+        ...
+
     def inputs(self) -> tuple[Input, ...]:
         """Return what was read, for the sketch's provenance (of a stream: after reading it)."""
         ...
@@ -164,12 +173,16 @@ class Field:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`."""
+    """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`.
+
+    Those to `keep` pass through unchanged, whether or not they are among the others.
+    """
 
     columns: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     weights: str | None = None
     text: bool = False
+    keep: tuple[str, ...] = ()
 
     def choose(self, fields: Mapping[str, Field], where: str) -> tuple[list[str], dict[str, str]]:
         """Return the names of the chosen columns in order, and why the others are left out."""

@@ -16,7 +16,7 @@ import pyarrow.csv as pacsv
 
 from nysketch.basis import Column
 from nysketch.errors import InputError
-from nysketch.sources.arrow import as_batch, fields_of
+from nysketch.sources.arrow import as_batch, fields_of, kept_schema
 from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
 
@@ -60,6 +60,9 @@ class CSVFile:
         self._line_bytes = len(head) / max(head.count(b"\n"), 1)
         options = pacsv.ReadOptions(use_threads=False, block_size=len(head) + 1)
         schema = pacsv.open_csv(pa.BufferReader(head), read_options=options, parse_options=self._parse).schema
+        # What is only kept must not lose digits: names are often long integers.
+        kept = [pa.string() if pa.types.is_null(kind) else kind for kind in schema.types]
+        self._kept = pa.schema(list(zip(schema.names, kept, strict=True)))
         types = [pa.float64() if pa.types.is_integer(kind) else kind for kind in schema.types]
         return pa.schema(list(zip(schema.names, types, strict=True)))
 
@@ -120,12 +123,25 @@ class CSVFile:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield all rows of the file."""
-        names = names_of(columns, weights)
+        types = {name: self._schema.field(name).type for name in names_of(columns, weights)}
+        for batch in self._cut(types, batch_rows):
+            yield as_batch(batch, columns, weights, self.where(index))
+
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of columns that pass through."""
+        return kept_schema(self._kept, names, str(self.location))
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield other columns of all rows."""
+        del index
+        return self._cut({field.name: field.type for field in kept}, batch_rows)
+
+    def _cut(self, types: Mapping[str, pa.DataType], batch_rows: int) -> Iterator[pa.RecordBatch]:
         try:
-            with self._batches({name: self._schema.field(name).type for name in names}) as batches:
+            with self._batches(types) as batches:
                 for block in batches:
                     for start in range(0, len(block), batch_rows):
-                        yield as_batch(block.slice(start, batch_rows), columns, weights, self.where(index))
+                        yield block.slice(start, batch_rows)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{self.location}: cannot read: {error}") from error
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from nysketch.basis import Column
 from nysketch.errors import InputError
-from nysketch.sources.arrow import as_batch, fields_of, list_width
+from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
 from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
 
@@ -98,11 +98,23 @@ class FeatherFile:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield the rows of one record batch."""
-        names = names_of(columns, weights)
+        for batch in self._batches(index, names_of(columns, weights), batch_rows):
+            yield as_batch(batch, columns, weights, self.where(index))
+
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of columns that pass through."""
+        return kept_schema(self._schema, names, str(self.location))
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield other columns of one record batch."""
+        for batch in self._batches(index, kept.names, batch_rows):
+            yield as_kept(batch, kept, self.where(index))
+
+    def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         with self._open(names, self.where(index)) as reader:
             whole = _valid_batch(reader, index, names)
             for start in range(0, len(whole), batch_rows):
-                yield as_batch(whole.slice(start, batch_rows), columns, weights, self.where(index))
+                yield whole.slice(start, batch_rows)
 
 
 def _valid_batch(reader: pa.RecordBatchFileReader, index: int, names: Sequence[str]) -> pa.RecordBatch:

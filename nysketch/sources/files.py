@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
-from nysketch.sources.arrow import choose_columns
+from nysketch.sources.arrow import as_kept, choose_columns
 from nysketch.sources.base import (
     Batch,
     Field,
@@ -69,6 +70,14 @@ class TableFile(Protocol):
         """Yield the rows of a fragment."""
         ...
 
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of columns that pass through."""
+        ...
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield other columns of a fragment's rows, as they are but for the types in `kept`."""
+        ...
+
 
 class FilesSource:
     """The rows of all files that paths, globs, directories and URIs stand for."""
@@ -111,6 +120,7 @@ class FilesSource:
                 taken = (n for n, field in fields.items() if not field.why_left_out(text=selection.text))
                 self.left_out |= dict.fromkeys((n for n in taken if n not in offered), f"not in {where}")
         self._files = files
+        self.kept = _shared_schema(files, selection.keep)
         self._inputs: tuple[Input, ...] | None = None
         counts = [rows for file in files for rows in file.fragment_rows]
         self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
@@ -149,11 +159,12 @@ class FilesSource:
                 self.weights,
                 allow_external=self._allow_external,
                 text=self._selection.text,
+                keep=[name for name in self._selection.keep if name not in location.partition],
             )
         elif format == "feather":
             file = FeatherFile(location)
         else:
-            file = CSVFile(location, text=self._selection.text)
+            file = CSVFile(location, text=self._selection.text or bool(self._selection.keep))
         return PartitionedFile(file) if location.partition else file
 
     def _named_text(self, location: Location) -> list[str]:
@@ -174,9 +185,18 @@ class FilesSource:
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Read one fragment of one file."""
+        file, index = self._find(fragment)
+        return file.read(index, self.columns, self.weights, batch_rows)
+
+    def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Read the columns of one fragment that pass through."""
+        file, index = self._find(fragment)
+        return file.read_kept(index, self.kept, batch_rows)
+
+    def _find(self, fragment: Fragment) -> tuple[TableFile, int]:
+        """Return the file of a fragment, and which of the file's it is."""
         which = bisect.bisect_right(self._first_fragments, fragment.number) - 1
-        index = fragment.number - self._first_fragments[which]
-        return self._files[which].read(index, self.columns, self.weights, batch_rows)
+        return self._files[which], fragment.number - self._first_fragments[which]
 
     def inputs(self) -> tuple[Input, ...]:
         """Return path, rows, size and digest of each file, as they were when first asked for."""
@@ -209,6 +229,19 @@ class FilesSource:
         longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
         return max(file.reader_bytes for file in self._files) + texts
+
+
+def _shared_schema(files: Sequence[TableFile], names: Sequence[str]) -> pa.Schema:
+    """Return the types of columns that pass through: those that hold what all files have."""
+    shared = files[0].kept_schema(names)
+    for file in files[1:]:
+        try:
+            shared = pa.unify_schemas([shared, file.kept_schema(names)], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise SchemaError(
+                f"{file.location}: a column to keep has another type than in the files before it: {error}"
+            ) from error
+    return shared
 
 
 def _list_width(file: TableFile, name: str) -> int:
@@ -279,9 +312,38 @@ class PartitionedFile:
         if stored:
             yield from self._file.read(index, stored, weights, batch_rows)
             return
+        for rows in self._lengths(index, batch_rows):
+            yield Batch([np.empty((rows, 0))], None, [0])
+
+    def _lengths(self, index: int, batch_rows: int) -> Iterator[int]:
+        """Yield the lengths of batches of keys only: how many rows is all there is to know."""
         rows = self.fragment_rows[index]
-        for start in range(0, rows, batch_rows):  # keys only: how many rows is all there is to know
-            yield Batch([np.empty((min(batch_rows, rows - start), 0))], None, [0])
+        return (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
+
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of columns that pass through; keys are text."""
+        stored = self._file.kept_schema([name for name in names if name not in self._keys])
+        return pa.schema([(n, pa.string()) if n in self._keys else stored.field(n) for n in names])
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Read what is stored, and repeat the keys beside it."""
+        stored = pa.schema([field for field in kept if field.name not in self._keys])
+        if not len(stored):
+            for rows in self._lengths(index, batch_rows):
+                yield self._beside_keys({}, rows, kept)
+            return
+        for batch in self._file.read_kept(index, stored, batch_rows):
+            read = dict(zip(stored.names, batch.columns, strict=True))
+            yield self._beside_keys(read, len(batch), kept)
+
+    def _beside_keys(self, read: Mapping[str, pa.Array], rows: int, kept: pa.Schema) -> pa.RecordBatch:
+        keys = {
+            name: pa.array(_repeated(key, rows, text=True)[0], pa.string())
+            for name, key in self._keys.items()
+            if name in kept.names
+        }
+        columns = [read[name] if name in read else keys[name] for name in kept.names]
+        return as_kept(pa.RecordBatch.from_arrays(columns, kept.names), kept, str(self.location))
 
 
 def _repeated(key: str, rows: int, *, text: bool) -> tuple[NDArray[Any], int]:

@@ -19,10 +19,12 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.basis import Column
 from nysketch.errors import InputError, SchemaError
+from nysketch.sources.arrow import as_kept
 from nysketch.sources.base import TEXT_ROWS, Batch, Field, names_of, shorten, text_memory
 from nysketch.sources.location import Location
 
@@ -53,14 +55,15 @@ class HDF5File:
         *,
         allow_external: bool,
         text: bool = False,
+        keep: Sequence[str] = (),
     ) -> None:
         self.location, self._allow_external = location, allow_external
         self._cache: dict[str, int] = {}
         with self._open() as file, _damage(f"{location}"):
             names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
             names = names or self._find(file, text=text)
-            if extra is not None and extra not in names:
-                names.append(extra)  # the weights may lie outside the table
+            outside = [*filter(None, [extra]), *keep]  # the weights may lie outside the table
+            names += [name for name in dict.fromkeys(outside) if name not in names]
             found = {name: self._guarded(file, name) for name in names}
             lengths = {name: dataset.shape[0] for name, dataset in found.items()}
             if len(set(lengths.values())) > 1:
@@ -70,7 +73,8 @@ class HDF5File:
             rows = next(iter(lengths.values()))
             self._chunk_rows = max(d.chunks[0] if d.chunks else 1 for d in found.values())
             self._row_bytes = max(sum(_row_bytes(dataset) for dataset in found.values()), 1)
-            self._variable = text and any(_type(dataset)[0] == "O" for dataset in found.values())
+            self._variable = any(_type(dataset)[0] == "O" for dataset in found.values())
+            self._kept = {name: _arrow_type(found[name], f"{location}, data set {name!r}") for name in keep}
             self._plan_cache(list(found.values()))
         step = _aligned(_FRAGMENT_BYTES // self._row_bytes, self._chunk_rows)
         self._starts = range(0, rows, step)
@@ -197,6 +201,30 @@ class HDF5File:
     ) -> Iterator[Batch]:
         """Yield the rows of one range."""
         names = names_of(columns, weights)
+        for first, batch in self._arrays(index, names, batch_rows):
+            weight_values = batch.pop() if weights is not None else None
+            for i, column in enumerate(columns):
+                if column.text:
+                    batch[i] = self._decoded(batch[i], column.name, first)
+            yield Batch(batch, weight_values, [0] * len(names))
+
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of data sets that pass through."""
+        return pa.schema([(name, self._kept[name]) for name in names])
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield other data sets of one range."""
+        for first, batch in self._arrays(index, kept.names, batch_rows):
+            columns = []
+            for name, values in zip(kept.names, batch, strict=True):
+                is_text = pa.types.is_string(self._kept[name])
+                columns.append(_as_arrow(self._decoded(values, name, first) if is_text else values))
+            yield as_kept(pa.RecordBatch.from_arrays(columns, kept.names), kept, self.where(index))
+
+    def _arrays(
+        self, index: int, names: Sequence[str], batch_rows: int
+    ) -> Iterator[tuple[int, list[NDArray[Any]]]]:
+        """Yield the number of the first row, and the rows of each data set."""
         begin = self._starts[index]
         end = begin + self.fragment_rows[index]
         step = batch_rows
@@ -213,12 +241,9 @@ class HDF5File:
                     values = [dataset[start : min(start + step, end)] for dataset in datasets]
                 first = start
                 for batch in _cut(values, batch_rows):
-                    weight_values = batch.pop() if weights is not None else None
-                    for i, column in enumerate(columns):
-                        if column.text:
-                            batch[i] = self._decoded(batch[i], column.name, first)
-                    first += len(batch[0])
-                    yield Batch(batch, weight_values, [0] * len(names))
+                    rows = len(batch[0])
+                    yield first, batch
+                    first += rows
                 del values  # before the next are read
 
     def _decoded(self, values: NDArray[Any], name: str, first: int) -> NDArray[Any]:
@@ -296,6 +321,23 @@ def _field(dataset: h5py.Dataset) -> Field:
         is_text = _kind(dataset) == "text" and dataset.ndim == 1
         return Field(text, width=0, left_out=text, text=is_text)
     return Field(text, width=1 if dataset.ndim == 1 else dataset.shape[1])
+
+
+def _arrow_type(dataset: h5py.Dataset, where: str) -> pa.DataType:
+    """Return the Arrow type of a data set that passes through."""
+    kind = _kind(dataset)
+    if kind == "text" and dataset.ndim == 1:
+        return pa.string()
+    if kind == "else" or dataset.dtype.itemsize > 8:
+        raise SchemaError(f"{where}: has type {_type(dataset)[1]}, which cannot be kept")
+    number = pa.from_numpy_dtype(dataset.dtype.newbyteorder("="))
+    return number if dataset.ndim == 1 else pa.list_(number, dataset.shape[1])
+
+
+def _as_arrow(values: NDArray[Any]) -> pa.Array:
+    native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    flat = pa.array(native.reshape(-1))
+    return flat if native.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, native.shape[1])
 
 
 def _is_hard(group: h5py.Group, name: str) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from nysketch.basis import Column
 from nysketch.errors import InputError
-from nysketch.sources.arrow import as_batch, fields_of, list_width
+from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
 from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
 
@@ -107,12 +107,22 @@ class ParquetFile:
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield the rows of one row group."""
-        names = names_of(columns, weights)
-        where = self.where(index)
+        for batch in self._batches(index, names_of(columns, weights), batch_rows):
+            yield as_batch(batch, columns, weights, self.where(index))
+
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of columns that pass through."""
+        return kept_schema(self._schema, names, str(self.location))
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield other columns of one row group."""
+        for batch in self._batches(index, kept.names, batch_rows):
+            yield as_kept(batch, kept, self.where(index))
+
+    def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in self._open_or_last(len(names)).iter_batches(
+            yield from self._open_or_last(len(names)).iter_batches(
                 batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False
-            ):
-                yield as_batch(batch, columns, weights, where)
+            )
         except _DAMAGE as error:
-            raise InputError(f"{where}: cannot read (truncated or damaged?): {error}") from error
+            raise InputError(f"{self.where(index)}: cannot read (truncated or damaged?): {error}") from error

@@ -1,0 +1,123 @@
+"""`nysketch assign`: a label for every row."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.cli.sketch import say_skipped
+from nysketch.errors import EXIT_INPUTS_SKIPPED
+
+if TYPE_CHECKING:
+    from nysketch.models import Model
+    from nysketch.sources import Source
+
+
+@click.command(epilog="\b\nExample: nysketch assign model.json 'logs/*.parquet' --keep id -o labels.parquet")
+@click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
+@options.inputs
+@options.output
+@options.files
+@click.option(
+    "--keep",
+    type=click.UNPROCESSED,
+    callback=options.names,
+    metavar="NAMES",
+    help="Columns of any type to copy beside the labels: a,b,c.",
+)
+@click.option(
+    "--responsibilities/--no-responsibilities",
+    default=None,
+    help="Of mixtures: the probability of each component, as columns p0, p1, …  Default: yes.",
+)
+@click.option(
+    "--distances",
+    is_flag=True,
+    help="Of k-means: the distance to the centroid, in scaled units, as distance.",
+)
+@click.option(
+    "--nulls",
+    type=click.Choice(["error", "drop"]),
+    default="error",
+    show_default=True,
+    help="Rows with nulls, NaN or infinities: stop, or leave them in place without a label.",
+)
+@options.threads
+@options.memory
+@options.if_exists_fail_or_overwrite
+@options.lock_wait
+@options.as_json
+@options.reporting
+def command(
+    model_path: Path,
+    inputs: list[str],
+    output: Path,
+    table_options: dict[str, Any],
+    keep: tuple[str, ...] | None,
+    responsibilities: bool | None,
+    distances: bool,
+    nulls: str,
+    threads: int | None,
+    memory: int,
+    if_exists: str,
+    lock_wait: float,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Write the cluster or component of every row of INPUTs, in their order, to a table.
+
+    The output is Parquet, CSV or Feather (.arrow), by its suffix. Columns may be in any order, and there
+    may be more than the MODEL needs. Memory does not grow with the rows.
+    """
+    from nysketch.assigning import assign_to_file, threads_within
+    from nysketch.atomic import refuse_to_replace
+    from nysketch.modelfiles import load_model
+
+    started = time.perf_counter()
+    refuse_to_replace([model_path], output)
+    model = load_model(model_path)
+    source = open_for_model(inputs, model, table_options, keep=keep or ())
+    with ui.progress_bar("assign", " rows", quiet=quiet) as progress:
+        done = assign_to_file(
+            model,
+            source,
+            output,
+            responsibilities=responsibilities,
+            distances=distances,
+            nulls=nulls,
+            overwrite=if_exists == "overwrite",
+            lock_wait=lock_wait,
+            threads=threads or threads_within(memory, source, model),
+            progress=progress,
+        )
+    seconds = time.perf_counter() - started
+    say_skipped(source.skipped)
+    if as_json:
+        ui.print_json(
+            {
+                "bytes": output.stat().st_size,
+                "label_rows": list(done.label_rows),
+                "output": str(output),
+                "rows": done.rows,
+                "seconds": round(seconds, 3),
+                "skipped_inputs": list(map(str, source.skipped)),
+                "unlabelled_rows": done.unlabelled_rows,
+            }
+        )
+    elif not quiet:
+        without = f", {done.unlabelled_rows:,} of them without a label" if done.unlabelled_rows else ""
+        size = ui.size(output.stat().st_size)
+        ui.echo(f"{output}: {done.rows:,} rows{without}; {size} in {seconds:.1f} s")
+    return EXIT_INPUTS_SKIPPED if source.skipped else 0
+
+
+def open_for_model(inputs: list[str], model: Model, table_options: dict[str, Any], **more: Any) -> Source:
+    """Open the source of rows that a model is applied to."""
+    from nysketch.sources import open_source
+
+    return open_source(inputs, like=model.columns, **(table_options | more))

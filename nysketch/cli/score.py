@@ -1,0 +1,113 @@
+"""`nysketch score`: how well a model describes rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.cli.assign import open_for_model
+from nysketch.cli.sketch import say_skipped
+from nysketch.errors import EXIT_INPUTS_SKIPPED
+
+if TYPE_CHECKING:
+    from nysketch.assigning import Score
+    from nysketch.models import KMeansModel, MixtureModel
+
+
+@click.command(epilog="\b\nExample: nysketch score model.json 'logs/*.parquet' --nulls drop")
+@click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
+@options.inputs
+@options.files
+@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@options.nulls
+@options.threads
+@options.memory
+@options.as_json
+@options.reporting
+def command(
+    model_path: Path,
+    inputs: list[str],
+    table_options: dict[str, Any],
+    weights: str | None,
+    nulls: str,
+    threads: int | None,
+    memory: int,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Measure a MODEL on all rows of INPUTs in one pass.
+
+    Of k-means, the mean squared distance to the nearest centroid, in scaled units, beside the bound that
+    was certified from the sketch, if there is one; of mixtures, the mean log-likelihood in nats per row.
+    """
+    from nysketch.assigning import score, threads_within
+    from nysketch.modelfiles import load_model
+
+    model = load_model(model_path)
+    source = open_for_model(inputs, model, table_options, weights=weights)
+    with ui.progress_bar("score", " rows", quiet=quiet) as progress:
+        result = score(
+            model,
+            source,
+            nulls=nulls,
+            threads=threads or threads_within(memory, source, model),
+            progress=progress,
+        )
+    say_skipped(source.skipped)
+    facts = _facts(model, result)
+    if as_json:
+        ui.print_json(facts | {"skipped_inputs": list(map(str, source.skipped))})
+    else:
+        ui.print_fields(_lines(facts))
+    return EXIT_INPUTS_SKIPPED if source.skipped else 0
+
+
+def _facts(model: KMeansModel | MixtureModel, result: Score) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "dropped_rows": result.dropped_rows,
+        "kind": model.kind,
+        "rows": result.rows,
+        "shares": list(result.shares),
+        "total_weight": result.total_weight,
+    }
+    if model.kind == "kmeans":
+        return facts | {
+            "certified_bound": model.number("certified_bound"),
+            "mean_squared_distance": result.mean_cost,
+            "mean_squared_distance_data_units": result.mean_squared_distance_data_units,
+            "mean_squared_distance_se": result.standard_error,
+            "sum_squared_distance": result.total_cost,
+        }
+    return facts | {
+        "bic": result.bic,
+        "log_likelihood": -result.total_cost,
+        "mean_log_likelihood": -result.mean_cost,
+        "mean_log_likelihood_se": result.standard_error,
+    }
+
+
+def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what to print for people."""
+    dropped = f", {facts['dropped_rows']:,} dropped" if facts["dropped_rows"] else ""
+    lines = [("rows", f"{facts['rows']:,}{dropped}")]
+    if facts["kind"] == "kmeans":
+        mean, error = facts["mean_squared_distance"], facts["mean_squared_distance_se"]
+        lines.append(("mean squared distance", f"{mean:.6g} ± {error:.2g}, in scaled units"))
+        if facts["certified_bound"] is not None:
+            lines.append(("certified bound", f"{facts['certified_bound']:.6g}"))
+        if facts["mean_squared_distance_data_units"] is not None:
+            lines.append(("in units of the data", f"{facts['mean_squared_distance_data_units']:.6g}"))
+        lines.append(("sum", f"{facts['sum_squared_distance']:.10g}"))
+    else:
+        mean, error = facts["mean_log_likelihood"], facts["mean_log_likelihood_se"]
+        lines.append(("mean log-likelihood", f"{mean:.6g} ± {error:.2g} nats per row"))
+        lines.append(("log-likelihood", f"{facts['log_likelihood']:.10g}"))
+        if facts["bic"] is not None:
+            lines.append(("BIC", f"{facts['bic']:.10g}"))
+    shown = ", ".join(f"{share:.3g}" for share in facts["shares"][:20])
+    more = f" and {len(facts['shares']) - 20} more" if len(facts["shares"]) > 20 else ""
+    return [*lines, ("shares", shown + more)]
