@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from nysketch.fileformat import load_sketch, save
 from nysketch.locks import output_lock
 from nysketch.sketches import Sketch
 
+log = logging.getLogger("nysketch")
+
 
 def merge_files(
     paths: Sequence[Path], output: Path, *, overwrite: bool, force: bool = False, lock_wait: float = 0.0
@@ -22,19 +25,30 @@ def merge_files(
     There are none unless `force` allows to count their rows twice.
     """
     doubled: list[str] = []
+    add = _adding(doubled, None if force else "use --force")
+    return _combine(paths, output, add, overwrite=overwrite, lock_wait=lock_wait), doubled
+
+
+def merged(paths: Sequence[Path]) -> Sketch:
+    """Return the sum of sketch files, one in memory at a time; no rows may be in two of them."""
+    return _folded(paths, _adding([], "merge them first: nysketch merge --force"), "what is learned")
+
+
+def _adding(doubled: list[str], remedy: str | None) -> Callable[[Sketch, Sketch], Sketch]:
+    """Return an addition that lists inputs counted twice, or refuses them if there is a remedy to name."""
 
     def add(total: Sketch, part: Sketch) -> Sketch:
-        merged = total + part
+        result = total + part
         shared = [item.path for item in total.provenance.shared_with(part.provenance)]
-        if shared and not force:
+        if shared and remedy:
             raise IncompatibleError(
                 f"{shared[0]} is in it and in another of these sketches: its rows would be counted twice. "
-                "If this is meant, use --force"
+                f"If this is meant, {remedy}"
             )
         doubled.extend(shared)
-        return merged
+        return result
 
-    return _combine(paths, output, add, overwrite=overwrite, lock_wait=lock_wait), doubled
+    return add
 
 
 def subtract_files(
@@ -79,6 +93,8 @@ def _possible(sketch: Sketch) -> bool:
     counts = (sketch.block_rows if weights is None else weights.high)[:, None]
     if sketch.dropped_rows < 0 or (sketch.block_rows < 0).any() or (counts < 0).any():
         return False
+    if sketch.cells is not None and (sketch.cells.beyond < 0 or (sketch.cells.rows < 0).any()):
+        return False
     low, high = sketch.basis.range
     sums, slack = sketch.block_kernel_sums, 1e-3 * counts + 1e-9  # room for float32, but none beside 0
     return not (
@@ -95,14 +111,25 @@ def _combine(
     overwrite: bool,
     lock_wait: float,
 ) -> Sketch:
-    """Fold an operation over sketch files, one in memory at a time, and save the result."""
+    """Fold an operation over sketch files, and save the result."""
     with output_lock(output, wait=lock_wait):
         refuse_to_overwrite(output, overwrite=overwrite)
-        result = load_sketch(paths[0])
-        for path in paths[1:]:
-            try:
-                result = operation(result, load_sketch(path))
-            except IncompatibleError as error:
-                raise IncompatibleError(f"{path}: {error}") from error
+        result = _folded(paths, operation, str(output))
         save(result, output)
+    return result
+
+
+def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch], what: str) -> Sketch:
+    """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
+    result = load_sketch(paths[0])
+    without = [paths[0]] if result.cells is None else []
+    for path in paths[1:]:
+        part = load_sketch(path)
+        without += [path] if part.cells is None else []
+        try:
+            result = operation(result, part)
+        except IncompatibleError as error:
+            raise IncompatibleError(f"{path}: {error}") from error
+    if 0 < len(without) < len(paths):
+        log.warning("%s has no cells of rows: neither will %s", without[0], what)
     return result

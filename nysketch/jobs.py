@@ -161,10 +161,11 @@ def _up_to_date(
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
     made = have.settings.get("basis") if basis is None else have.basis.digest
+    settings = {"cells": False} | have.settings  # there were no cells when there was no such setting
     stored = {
         "basis": made,
         "columns": [[column.name, column.width] for column in have.basis.columns],
-        "options": {name: have.settings.get(name) for name in asdict(options)},
+        "options": {name: settings.get(name) for name in asdict(options)},
         "inputs": have.provenance,
     }
     asked = _request(source, basis, wanted, options) | {"inputs": Provenance.of(source.inputs())}

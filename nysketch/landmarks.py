@@ -182,7 +182,7 @@ def _d2_strings(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Pro
 
 def _kmeans(candidates: Floats, m: int, rng: Random, tell: Progress) -> Choice:
     """Return the centres of mini-batch k-means, started from D² seeding, in the order of the seeds."""
-    from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
+    from sklearn.cluster import MiniBatchKMeans
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):

@@ -20,11 +20,20 @@ def reference() -> str:
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None
-        inner = click.Context(
-            command, info_name=name, parent=context, terminal_width=100, max_content_width=100, **HELP
-        )
-        parts.append(f"## nysketch {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+        parts += sections(command, name, context)
     return "\n".join(parts)
+
+
+def sections(command: click.Command, name: str, parent: click.Context) -> list[str]:
+    """Return the section of a command, and those of its own commands."""
+    context = click.Context(
+        command, info_name=name, parent=parent, terminal_width=100, max_content_width=100, **HELP
+    )
+    parts = [f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"]
+    if isinstance(command, click.Group):
+        for inner_name, inner in command.commands.items():
+            parts += sections(inner, inner_name, context)
+    return parts
 
 
 if __name__ == "__main__":

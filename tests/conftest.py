@@ -76,7 +76,7 @@ def run_cli(cli_command):
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory, make_parquet):
-    """Two Parquet files and sketches of them; for reading only, write elsewhere.
+    """Two Parquet files, sketches of them, and a model; for reading only, write elsewhere.
 
     a, b and ab (both) share a basis of 20 landmarks; `blocks` differs in blocks, `alien` in its basis.
     """
@@ -94,4 +94,5 @@ def shelf(tmp_path_factory, make_parquet):
     }
     for name, thing in (things | {"ab": things["a"] + things["b"]}).items():
         nysketch.save(thing, folder / f"{name}.nysk")
+    nysketch.save_model(nysketch.learn_kmeans(things["a"], 3), folder / "model.json")
     return folder

@@ -115,11 +115,14 @@ JSON_COMMANDS = {
     "verify": ["a.nysk", "basis.nysk"],
     "merge": ["a.nysk", "b.nysk", "-o", "{out}.nysk"],
     "subtract": ["ab.nysk", "b.nysk", "-o", "{out}.nysk"],
+    "learn": ["kmeans", "a.nysk", "-k", "2", "-o", "{out}.json"],
+    "assign": ["model.json", "a.parquet", "-o", "{out}.parquet"],
+    "score": ["model.json", "a.parquet"],
     "export": ["a.nysk", "-o", "{out}.npz"],
 }
 
 
-@pytest.mark.parametrize("command", ["sketch", "basis", "merge", "subtract", "export"])
+@pytest.mark.parametrize("command", ["sketch", "basis", "merge", "subtract", "learn", "assign", "export"])
 def test_no_result_goes_to_a_file_called_dash(run_cli, shelf, command):
     before = sorted(shelf.iterdir())
     arguments = [argument if "{out}" not in argument else "-" for argument in JSON_COMMANDS[command]]

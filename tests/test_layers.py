@@ -23,6 +23,10 @@ ALGEBRA = [
     "sketches",
     "quality",
     "fitting",
+    "cells",
+    "decode",
+    "learning",
+    "models",
 ]
 
 
@@ -50,13 +54,16 @@ ORDER = [
     ["errors"],
     ["atomic", "compiled", "texts"],
     ["exact", "kernels", "landmarks", "provenance"],
-    ["basis", "samples", "accumulators", "tiles"],
-    ["sketches"],
+    ["basis", "samples", "cells", "accumulators", "tiles"],
+    ["sketches", "models"],
     ["quality", "coverage", "fitting"],
-    ["fileformat", "sources", "describe", "export"],
+    ["decode"],
+    ["learning"],
+    ["fileformat", "sources", "describe", "export", "modelfiles"],
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],
-    ["jobs"],
+    ["jobs", "assigning", "refining", "estimators"],
+    ["modeljobs"],
     ["ui"],
     ["cli"],
 ]

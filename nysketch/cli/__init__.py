@@ -30,6 +30,9 @@ COMMANDS = {
     "verify": "Check that sketch files are complete and undamaged.",
     "merge": "Add sketches: the sketch of all their rows.",
     "subtract": "Take sketches away from another: the sketch of the remaining rows.",
+    "learn": "Learn centroids or Gaussian mixtures from sketches, without the data.",
+    "assign": "Label every row with its cluster or component of a model.",
+    "score": "Measure how well a model describes rows.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
 }
 
@@ -45,12 +48,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"nysketch.cli.{cmd_name}").command
-        for parameter in command.params:
-            if isinstance(parameter, click.Option):
-                flag = max(parameter.opts, key=len).strip("-")
-                parameter.envvar = f"NYSKETCH_{cmd_name}_{flag}".replace("-", "_").upper()
-        return command
+        return _with_variables(import_module(f"nysketch.cli.{cmd_name}").command, f"NYSKETCH_{cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -68,6 +66,18 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _with_variables(command: click.Command, prefix: str) -> click.Command:
+    """Let every option also be given by an environment variable named after its command."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            flag = max(parameter.opts, key=len).strip("-")
+            parameter.envvar = f"{prefix}_{flag}".replace("-", "_").upper()
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            _with_variables(inner, f"{prefix}_{name}")
+    return command
+
+
 def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
     """Make the tables of a TOML file the defaults of the commands they are named after."""
     if path is None:
@@ -78,20 +88,34 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -
     except (OSError, ValueError) as error:  # TOML errors and broken UTF-8 are ValueErrors
         raise click.BadParameter(f"{path}: {error}", ctx, param) from error
     ctx.default_map = {}
-    for command, table in tables.items():
-        if command not in COMMANDS or not isinstance(table, dict):
-            raise click.BadParameter(f"{path}: [{command}] is not a command", ctx, param)
-        parameters = {
-            flag.lstrip("-").replace("-", "_"): parameter
-            for parameter in import_module(f"nysketch.cli.{command}").command.params
-            for flag in parameter.opts
-        }
-        defaults = ctx.default_map[command] = {}
-        for key, value in table.items():
-            parameter = parameters.get(key.replace("-", "_"))
-            if parameter is None:
-                raise click.BadParameter(f"{path}: [{command}] has no option {key!r}", ctx, param)
+    for name, table in tables.items():
+        if name not in COMMANDS or not isinstance(table, dict):
+            raise click.BadParameter(f"{path}: [{name}] is not a command", ctx, param)
+        command = import_module(f"nysketch.cli.{name}").command
+        try:
+            ctx.default_map[name] = _defaults(command, name, table)
+        except ValueError as error:
+            raise click.BadParameter(f"{path}: {error}", ctx, param) from error
+
+
+def _defaults(command: click.Command, name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults that a table of settings holds; those of a command's commands are in its tables."""
+    inner = command.commands if isinstance(command, click.Group) else {}
+    parameters = {
+        flag.lstrip("-").replace("-", "_"): parameter
+        for parameter in command.params
+        for flag in parameter.opts
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in table.items():
+        parameter = parameters.get(key.replace("-", "_"))
+        if key in inner and isinstance(value, dict):
+            defaults[key] = _defaults(inner[key], f"{name}.{key}", value)
+        elif parameter is not None and parameter.name is not None:
             defaults[parameter.name] = _as_typed(parameter, value)
+        else:
+            raise ValueError(f"[{name}] has no option {key!r}")
+    return defaults
 
 
 def _as_typed(parameter: click.Parameter, value: Any) -> Any:
@@ -186,7 +210,11 @@ def _log_format(ctx: click.Context | None) -> str | None:
         return str(flags[-1])
     if ctx is None:
         return None
-    variable = os.environ.get(f"NYSKETCH_{ctx.info_name}_LOG_FORMAT".upper())
+    names, inner = ["LOG_FORMAT"], ctx
+    while inner.parent is not None:
+        names.insert(0, inner.info_name or "")
+        inner = inner.parent
+    variable = os.environ.get("_".join(["NYSKETCH", *names]).upper())
     return variable or ctx.lookup_default("log_format")
 
 

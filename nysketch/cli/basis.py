@@ -9,6 +9,7 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
+from nysketch.cli.basis_options import basis_making
 from nysketch.cli.sketch import columns_of, count_of, open_for_basis, plan_pass, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @options.output
 @options.table
 @options.nulls
-@options.basis_making
+@basis_making
 @options.seed
 @options.threads
 @options.memory

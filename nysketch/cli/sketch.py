@@ -13,6 +13,7 @@ import click
 
 from nysketch import ui
 from nysketch.cli import Terminated, options
+from nysketch.cli.basis_options import basis_making, refuse_basis_making
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ log = logging.getLogger("nysketch")
     type=click.Path(path_type=Path),
     help="Basis or sketch file whose basis to use. Required for standard input (-).",
 )
-@options.basis_making
+@basis_making
 @options.seed
 @click.option(
     "--blocks", type=int, default=64, show_default=True, help="Blocks of rows to keep separate sums for."
@@ -47,6 +48,18 @@ log = logging.getLogger("nysketch")
     "--sample-rows",
     type=click.IntRange(min=0),
     help="Rows to keep as a sample, to measure quality by. Default: 2000, fewer if they are very wide.",
+)
+@click.option(
+    "--cells/--no-cells",
+    default=True,
+    show_default=True,
+    help="Keep sums over the rows nearest to each landmark.",
+)
+@click.option(
+    "--far-rows",
+    type=click.IntRange(min=0),
+    help="Rows to keep because they are farthest from their landmarks. Default: 500, fewer if they are very "
+    "wide.",
 )
 @click.option(
     "--precision",
@@ -92,6 +105,8 @@ def command(
     seed: int,
     blocks: int,
     sample_rows: int | None,
+    cells: bool,
+    far_rows: int | None,
     precision: str,
     threads: int | None,
     batch_rows: int | None,
@@ -116,9 +131,9 @@ def command(
 
     started = time.perf_counter()
     if basis_path is not None:
-        options.refuse_basis_making(click.get_current_context())
+        refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)
-    pass_options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows)
+    pass_options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows)
     source = (
         open_for_basis(inputs, basis_options, table_options, weights=weights)
         if basis is None
@@ -131,6 +146,8 @@ def command(
         basis_options,
         blocks=blocks,
         sample_rows=sample_rows,
+        cells=cells and (basis_options if basis is None else basis).features == "nystrom",
+        far_rows=far_rows,
         threads=threads,
         batch_rows=batch_rows,
         memory=memory,

@@ -1,0 +1,297 @@
+"""`nysketch learn kmeans` and `nysketch learn gmm`: saved sketches → a model, without the data."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.cli.sketch import say_skipped
+from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
+
+if TYPE_CHECKING:
+    from nysketch.learning import Sweep
+
+
+class _Numbers(click.ParamType):  # type: ignore[type-arg]
+    """A number, or a range of them: 10, or 2:20."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> range:
+        """Read them from text."""
+        if isinstance(value, range):
+            return value
+        first, colon, last = str(value).partition(":")
+        try:
+            numbers = range(int(first), (int(last) if colon else int(first)) + 1)
+        except ValueError:
+            numbers = range(0)
+        if not numbers or numbers[0] < 1:
+            self.fail(f"{value!r} is neither a number, such as 10, nor a range, such as 2:20", param, ctx)
+        return numbers
+
+
+def _shared(command: options.Command) -> options.Command:
+    """Add what both kinds of learning take; passes it on as `request` but for the reporting options."""
+
+    @click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True)
+    @click.option(
+        "-k",
+        "ks",
+        type=_Numbers(),
+        required=True,
+        metavar="K|K:K",
+        help="How many; a range 2:20 learns them all, prints a table, and keeps the best.",
+    )
+    @options.output
+    @click.option(
+        "--to",
+        "format",
+        type=click.Choice(["json", "parquet", "npz"]),
+        help="Format of the model. Default: by the output's suffix.",
+    )
+    @click.option(
+        "--decoder",
+        type=click.Choice(["auto", "cells", "quadrature", "clomp", "shift"]),
+        default="auto",
+        show_default=True,
+        help="How to learn: from the cells, from the kernel sums alone, or what suits the sketch best.",
+    )
+    @click.option(
+        "--trials",
+        type=click.IntRange(min=1),
+        help="Starts to try. Default: 20; for clomp and shift up to 8.",
+    )
+    @options.seed
+    @click.option(
+        "--refine",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Improve the model by N exact passes over the rows of --data.",
+    )
+    @click.option(
+        "--data",
+        multiple=True,
+        metavar="INPUT",
+        help="Rows for --refine: a file, directory or glob; repeat it.",
+    )
+    @options.files
+    @click.option("--weights", metavar="COLUMN", help="Column of row weights in --data.")
+    @options.nulls
+    @options.threads
+    @options.memory
+    @options.if_exists_fail_or_overwrite
+    @options.lock_wait
+    @options.as_json
+    @options.reporting
+    @functools.wraps(command)
+    def wrapped(**kwargs: Any) -> Any:
+        return command(**kwargs)
+
+    return wrapped
+
+
+@click.group(
+    name="learn",
+    epilog="\b\nExample: nysketch learn kmeans data.nysk -k 10 -o model.json",
+)
+def command() -> None:
+    """Learn centroids or a Gaussian mixture from sketches, without their data.
+
+    Several sketches are merged first. The model is in the units of the data.
+    """
+
+
+@command.command(epilog="\b\nExample: nysketch learn kmeans monday.nysk tuesday.nysk -k 2:20 -o model.json")
+@_shared
+def kmeans(**request: Any) -> int:
+    """Learn K centroids from the sketches SKETCH….
+
+    Distances are Euclidean, in the scaled units of the sketch. The model says how good it is: an estimate of
+    the mean squared distance of all rows to their centroids and, where the sketch has cells, a bound that
+    it cannot exceed. Of a range of K, the one with the largest Calinski-Harabasz index is kept.
+    """
+    return _learn(None, **request)
+
+
+@command.command(
+    epilog="\b\nExample: nysketch learn gmm data.nysk -k 10 --covariance full -o model.json",
+)
+@click.option(
+    "--covariance",
+    type=click.Choice(["spherical", "diag", "full"]),
+    default="diag",
+    show_default=True,
+    help="Shape of the components; spherical in the scaled units of the sketch.",
+)
+@_shared
+def gmm(covariance: str, **request: Any) -> int:
+    """Learn a mixture of K Gaussians from the sketches SKETCH….
+
+    The model says how good it is: its mean log-likelihood, in nats per row, on the rows that the sketch
+    keeps as a sample. Of a range of K, the one with the smallest BIC on these rows is kept.
+    """
+    return _learn(covariance, **request)
+
+
+def _learn(
+    covariance: str | None,
+    *,
+    sketches: tuple[str, ...],
+    ks: range,
+    output: Path,
+    format: str | None,
+    decoder: str,
+    trials: int | None,
+    seed: int,
+    refine: int,
+    data: tuple[str, ...],
+    table_options: dict[str, Any],
+    weights: str | None,
+    nulls: str,
+    threads: int | None,
+    memory: int,
+    if_exists: str,
+    lock_wait: float,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    from nysketch.modeljobs import Refinement, learn_to_file
+
+    started = time.perf_counter()
+    if bool(refine) != bool(data):
+        missing = "--data, the rows to refine on" if refine else "--refine, how often to read them"
+        raise UsageError(f"{'--refine' if refine else '--data'} needs {missing}")
+    refinement = None
+    if refine:
+        refinement = Refinement(list(data), refine, weights, nulls, threads, memory, table_options)
+    with (
+        ui.progress_bar("learn", " starts", quiet=quiet) as learning,
+        ui.progress_bar("refine", " rows", quiet=quiet) as refining,
+    ):
+        learned = learn_to_file(
+            options.sketch_files(sketches),
+            output,
+            ks,
+            format=format,
+            refinement=refinement,
+            overwrite=if_exists == "overwrite",
+            lock_wait=lock_wait,
+            refining=refining,
+            covariance=covariance,
+            decoder=decoder,
+            trials=trials,
+            seed=seed,
+            progress=_counting(learning),
+        )
+    say_skipped(learned.unreadable)
+    seconds = time.perf_counter() - started
+    _report(learned.model, learned.sweep, output, seconds, as_json=as_json, quiet=quiet)
+    return EXIT_INPUTS_SKIPPED if learned.unreadable else 0
+
+
+def _counting(bar: Callable[[int, int | None], None]) -> Callable[[str, int], None]:
+    """Show all starts, of any decoder and k, as one growing number: how many come is unknown."""
+    done = 0
+
+    def progress(what: str, number: int) -> None:
+        nonlocal done
+        del what, number
+        done += 1
+        bar(done, None)
+
+    return progress
+
+
+def _report(model: Any, result: Sweep, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
+    facts = model.facts
+    if as_json:
+        ui.print_json(
+            {
+                "bytes": output.stat().st_size,
+                "criterion": result.criterion if len(result.models) > 1 else None,
+                "k": model.k,
+                "kind": model.kind,
+                "output": str(output),
+                "seconds": round(seconds, 3),
+                "sweep": result.table() if len(result.models) > 1 else None,
+                **{name: facts[name] for name in _SHOWN if name in facts},
+            }
+        )
+        return
+    if quiet:
+        return
+    if len(result.models) > 1:
+        _print_sweep(result)
+    what = "centroids" if model.kind == "kmeans" else f"{model.covariance_type} Gaussians"
+    ui.echo(
+        f"{output}: {model.k} {what if model.k > 1 else what.removesuffix('s')} of {model.d} features from "
+        f"{facts['rows']:,} rows, by {facts['decoder']}, in {seconds:.1f} s"
+    )
+    ui.print_fields(_lines(model))
+
+
+_SHOWN = (
+    "bic",
+    "candidates",
+    "certified_bound",
+    "certified_bound_data_units",
+    "certified_log_likelihood",
+    "decoder",
+    "judged_by",
+    "mean_log_likelihood",
+    "mean_log_likelihood_se",
+    "mean_squared_distance",
+    "objective",
+    "refined_passes",
+    "rows",
+)
+_JUDGED_BY = {
+    "cells": "estimated from cells",
+    "data": "measured on the data",
+    "fit": "of the model itself: the sketch has neither cells nor a sample",
+    "sample": "measured on sampled rows",
+}
+
+
+def _lines(model: Any) -> list[tuple[str, str]]:
+    facts, by = model.facts, _JUDGED_BY[model.facts["judged_by"]]
+    if model.kind == "kmeans":
+        lines = [("mean squared distance", f"{facts['mean_squared_distance']:.6g} in scaled units, {by}")]
+        bound = facts["certified_bound"]
+        lines.append(("certified bound", "none" if bound is None else f"{bound:.6g}: no rows can exceed it"))
+        shares = model.shares
+    else:
+        error = facts.get("mean_log_likelihood_se")
+        doubt = "" if error is None else f" ± {error:.2g}"
+        lines = [("mean log-likelihood", f"{facts['mean_log_likelihood']:.6g}{doubt} nats per row, {by}")]
+        if facts["certified_log_likelihood"] is not None:
+            lines.append(("certified", f"at least {facts['certified_log_likelihood']:.6g}"))
+        shares = model.weights
+    shown = ", ".join(f"{share:.3g}" for share in shares[:12])
+    return [*lines, ("shares", shown + (f" and {len(shares) - 12} more" if len(shares) > 12 else ""))]
+
+
+def _print_sweep(result: Sweep) -> None:
+    table = result.table()
+    names = [name for name in table[0] if name != "k"]
+    ui.print_table(
+        ["k", *(name.replace("_", " ") for name in names), ""],
+        [
+            [
+                str(entry["k"]),
+                *("–" if entry[name] is None else f"{entry[name]:.6g}" for name in names),
+                "best" if entry["k"] == result.best.k else "",
+            ]
+            for entry in table
+        ],
+    )

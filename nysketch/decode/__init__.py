@@ -1,0 +1,16 @@
+"""From a sketch to a mixture, without the data.
+
+evidence.py      what a sketch says: moments, cells as points, a sample, where data may be
+decoders.py      clomp, shift, quadrature, cells: evidence → mixture
+choose.py        which of their results to believe
+mixtures.py      Mixture: weights, means, covariances
+atoms.py         mean values of the functions of a basis under Gaussians and points, and their gradients
+moments.py       the coordinates in which moments are compared
+matching.py      moving a mixture until its moments are those of the sketch
+pursuit.py       finding atoms one by one
+quadrature.py    weights on landmarks that reproduce the sketch
+points.py        weighted points with a spread
+lloyd.py, em.py  k-means and expectation–maximisation on such points
+
+Everything is in the scaled units of the basis; learning.py makes models in the data's units of it.
+"""

@@ -1,0 +1,132 @@
+"""Evidence: what a sketch tells a decoder, in scaled units; what is expensive only once, and if asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from nysketch.basis import NystromBasis
+from nysketch.decode.matching import TIGHT, Limits, Matching
+from nysketch.decode.mixtures import Floats, Mixture
+from nysketch.decode.moments import Moments
+from nysketch.decode.points import Points
+from nysketch.decode.quadrature import convex_weights
+from nysketch.errors import UsageError
+from nysketch.sketches import Sketch
+
+# Rows drawn to start from, and to see how features vary, where the sketch has none.
+_DRAWN_STARTS = 1000
+_DRAWN_PER_FEATURE = 4
+# A sample smaller than this says too little to be believed.
+_FEWEST_SAMPLED = 100
+# Far from all landmarks kernel values are 0, and so are gradients: a box that reaches out to the few rows
+# there only leads astray. So it holds all landmarks but this share on both sides, and some more room.
+_OUTSIDE, _ROOM = 0.005, 0.1
+# How far rows of scaled columns reach, where nothing else is known.
+_REACH = 4.0
+_LEAST_VARIANCE, _GREATEST_VARIANCE = 1e-6, 4.0
+
+
+class Evidence:
+    """What a sketch says about its rows."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch, self.basis = sketch, sketch.basis
+        if self.basis.text:
+            raise UsageError("clusters and mixtures are learned from numbers, and this sketch is of text")
+        self.mean_values = sketch.mean_kernel()
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return self.basis.d
+
+    @property
+    def landmarks(self) -> NystromBasis | None:
+        """The basis, if it has landmarks."""
+        return self.basis if isinstance(self.basis, NystromBasis) else None
+
+    @property
+    def beyond(self) -> int:
+        """How many rows are too far out to be in any cell."""
+        return 0 if self.sketch.cells is None else self.sketch.cells.beyond
+
+    @cached_property
+    def points(self) -> Points | None:
+        """The cells with their spread, and the far rows one by one; None if there are no cells."""
+        if self.sketch.cells is None or self.landmarks is None:
+            return None
+        points = Points.of_cells(self.sketch.cells, self.landmarks)
+        return points if len(points) else None
+
+    @cached_property
+    def sample(self) -> Points | None:
+        """The sampled rows, if there are enough of them."""
+        sample = self.sketch.tally.sample
+        if len(sample) < min(_FEWEST_SAMPLED, max(self.sketch.rows, 1)):
+            return None
+        points = Points.of_rows(np.asarray(sample.scaled(self.basis.middle)), sample.weights)
+        return points if len(points) else None
+
+    @cached_property
+    def support(self) -> Floats:
+        """Rows near the data, where searches start: landmarks, or sampled rows, or else drawn ones."""
+        if self.landmarks is not None:
+            return np.asarray(self.landmarks.scaled_landmarks)
+        if self.sample is not None:
+            return self.sample.means
+        return self._blob.draw(_DRAWN_STARTS, np.random.default_rng(0))
+
+    @cached_property
+    def _blob(self) -> Mixture:
+        """One Gaussian with the mean features of all rows: what Fourier features say of where rows are."""
+        lower, upper = (
+            np.asarray(self.basis.transform(ends[None, :]))[0] for ends in self.sketch.column_ranges
+        )
+        if self.basis.scaling != "none":  # a few rows may be far out
+            lower, upper = np.clip(lower, -_REACH, _REACH), np.clip(upper, -_REACH, _REACH)
+        limits = _limits(lower, upper, ((upper - lower) / 2) ** 2)
+        start = Mixture(np.ones(1), (lower + upper)[None, :] / 2, limits.greatest_variances[None, :] / 8)
+        plain = Moments.of(self.basis, self.mean_values, self.sketch.rows, None)
+        return Matching(self.basis, plain, "diag", limits).refined(start, TIGHT).normalised()
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Where the means of atoms may be, and how large their variances."""
+        lower, upper = np.quantile(self.support, [_OUTSIDE, 1 - _OUTSIDE], axis=0)
+        data = self.points or self.sample or Points.of_rows(self.support)
+        # A few far rows may make up most of a variance.
+        return _limits(lower, upper, np.minimum(data.total_variances(), (upper - lower) ** 2))
+
+    @property
+    def variances(self) -> Floats:
+        """The variance of each feature, roughly."""
+        return self.limits.greatest_variances / _GREATEST_VARIANCE
+
+    @cached_property
+    def quadrature(self) -> Points:
+        """The kernel sums as weights of the landmarks (or of other rows near the data)."""
+        prior = np.full(len(self.support), 1 / len(self.support))
+        weights = convex_weights(self.basis, self.support, self.mean_values, self.sketch.rows, prior)
+        return Points.of_rows(self.support, weights)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The mean features, whitened by rows like the data."""
+        data = self.quadrature if self.landmarks is not None else self.sample
+        if data is None:
+            count = _DRAWN_PER_FEATURE * self.basis.m
+            data = Points.of_rows(self._blob.draw(count, np.random.default_rng(1)))
+        return Moments.of(self.basis, self.mean_values, self.sketch.rows, data)
+
+    def matching(self, covariance: str) -> Matching:
+        """Return how to fit mixtures of this shape."""
+        return Matching(self.basis, self.moments, covariance, self.limits)
+
+
+def _limits(lower: Floats, upper: Floats, variances: Floats) -> Limits:
+    # A constant column keeps the units of the data.
+    variances = np.where(variances > 0, variances, 1.0)
+    room = _ROOM * (upper - lower) + 1e-3 * np.sqrt(variances)
+    return Limits(lower - room, upper + room, _LEAST_VARIANCE * variances, _GREATEST_VARIANCE * variances)

@@ -1,0 +1,247 @@
+"""Learning from a saved sketch: sketch → model, for one number of clusters or for many.
+
+How a mixture is found is decode/'s business; here it becomes a model in the units of the data, which says how
+it was obtained and how good it is, as far as a sketch can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from nysketch.basis import require_seed
+from nysketch.decode.choose import AUTO, Candidate, Judge, candidates, certified_costs
+from nysketch.decode.decoders import DECODERS, Step, Task
+from nysketch.decode.evidence import Evidence
+from nysketch.decode.mixtures import COVARIANCES
+from nysketch.errors import UsageError
+from nysketch.models import KMeansModel, MixtureModel
+from nysketch.sketches import Sketch
+
+Floats = NDArray[np.float64]
+Model = KMeansModel | MixtureModel
+# Called with what is being done, and how many steps of it are done.
+Progress = Callable[[str, int], None]
+
+
+class Learner:
+    """Learns models from one sketch; what the sketch says is worked out once, for any number of them.
+
+    Without a covariance it learns centroids; with one (spherical, diag, full) a mixture of Gaussians.
+    """
+
+    def __init__(
+        self,
+        sketch: Sketch,
+        *,
+        covariance: str | None = None,
+        decoder: str = AUTO,
+        trials: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        require_seed(seed)
+        if decoder != AUTO and decoder not in DECODERS:
+            raise UsageError(f"decoder must be one of {', '.join([AUTO, *DECODERS])}, not {decoder!r}")
+        if covariance is not None and covariance not in COVARIANCES:
+            raise UsageError(f"covariance must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
+        if trials is not None and trials < 1:
+            raise UsageError(f"the number of trials must be at least 1, not {trials}")
+        self._evidence = Evidence(sketch)
+        self._judge = Judge(self._evidence, covariance, seed)
+        self._covariance, self._decoder, self._trials, self._seed = covariance, decoder, trials, seed
+        self._progress = progress
+
+    def model(self, k: int) -> Any:
+        """Return the best model with k clusters or components: a KMeansModel or a MixtureModel."""
+        if k < 1:
+            raise UsageError(f"the number of clusters must be at least 1, not {k}")
+        task = Task(k, self._covariance, self._trials)
+        import sklearn.cluster  # noqa: F401 - the limit below reaches only libraries that are loaded
+
+        # Thousands of small products: threads cost more than they bring, and much more on a busy machine.
+        with threadpool_limits(1):
+            found = candidates(self._evidence, task, self._decoder, self._judge, self._seed, self._steps(k))
+        best = self._judge.best(found)
+        facts = self._facts(k, found, best)
+        # The largest first: which comes out first is chance otherwise.
+        mixture = best.mixture.normalised()
+        mixture = mixture.only(np.argsort(-mixture.weights, kind="stable"))
+        basis = self._evidence.basis
+        means = mixture.means * basis.scale + basis.center
+        if self._covariance is None:
+            model = KMeansModel(
+                columns=basis.columns, scale=basis.scale, centroids=means, shares=mixture.weights, facts=facts
+            )
+            return replace(model, facts=facts | certificate(self._evidence.sketch, model, self._evidence))
+        units = np.outer(basis.scale, basis.scale) if mixture.full else basis.scale**2
+        return MixtureModel(
+            columns=basis.columns,
+            scale=basis.scale,
+            weights=mixture.weights,
+            means=means,
+            covariances=mixture.covariances * units,
+            covariance_type=self._covariance,
+            facts=facts,
+        )
+
+    def _steps(self, k: int) -> Callable[[str], Step]:
+        def of_decoder(name: str) -> Step:
+            done = 0
+
+            def step() -> None:
+                nonlocal done
+                done += 1
+                if self._progress is not None:
+                    self._progress(f"k = {k}, {name}", done)
+
+            return step
+
+        return of_decoder
+
+    def _facts(self, k: int, found: list[Candidate], best: Candidate) -> dict[str, Any]:
+        sketch = self._evidence.sketch
+        facts: dict[str, Any] = {
+            "basis_digest": sketch.basis.digest,
+            "candidates": [{"decoder": c.decoder} | self._in_data_units(c) for c in found],
+            "decoder": best.decoder,
+            "judged_by": self._judge.judged_by,
+            "objective": best.scores.objective,
+            "rows": sketch.rows,
+            "seed": self._seed,
+            "total_weight": sketch.total_weight,
+        }
+        scores = self._in_data_units(best)
+        certified = scores["certified"]
+        # An estimate may be on the wrong side of what is known for certain: by chance, not by much.
+        if self._covariance is None:
+            distance = scores["estimate"] if certified is None else min(scores["estimate"], certified)
+            return facts | {"mean_squared_distance": distance}
+        likelihood = scores["estimate"] if certified is None else max(scores["estimate"], certified)
+        return facts | {
+            "bic": self._bic(k, scores["estimate"]),
+            "certified_log_likelihood": certified,
+            "mean_log_likelihood": likelihood,
+            "mean_log_likelihood_se": best.scores.standard_error,
+        }
+
+    def _in_data_units(self, candidate: Candidate) -> dict[str, Any]:
+        """Return the scores; densities are per unit of the data, distances stay in scaled units."""
+        scores = candidate.scores.describe()
+        if self._covariance is None:
+            return scores
+        shift = float(np.log(self._evidence.basis.scale).sum())
+        for name in ("certified", "estimate"):
+            if scores[name] is not None:
+                scores[name] -= shift
+        return scores
+
+    def _bic(self, k: int, mean_log_likelihood: float | None) -> float | None:
+        """Return the Bayesian information criterion of the rows that the likelihood was measured on."""
+        if mean_log_likelihood is None or self._covariance is None:
+            return None
+        d = self._evidence.d
+        each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self._covariance]
+        n = self._judge.independent_rows
+        return -2 * n * mean_log_likelihood + (k - 1 + k * (d + each)) * math.log(n)
+
+
+def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = None) -> dict[str, Any]:
+    """Return what a sketch certifies about centroids, also those that were not learned from it.
+
+    The mean squared distance of all rows to the nearest centroid is at most the bound: in scaled units, in
+    which the model measures distances, and in the data's own, there to the centroid that is nearest
+    in scaled units or any that is nearer.
+    """
+    evidence = evidence or Evidence(sketch)
+    basis = evidence.basis
+    costs = certified_costs(evidence, (model.centroids - basis.center) / basis.scale)
+    return {
+        "certified_bound": None if costs is None else float(costs.sum()),
+        "certified_bound_data_units": None if costs is None else float(costs @ basis.scale**2),
+        "rows_beyond_cells": evidence.beyond,
+    }
+
+
+def recertified(model: Model, sketch: Sketch) -> Model:
+    """Return a model that was refined on data with what is true of it now.
+
+    Its scores were those of the model before; of the new one the data say more than the sketch does.
+    """
+    outdated = ("bic", "candidates", "objective")
+    facts = {name: value for name, value in model.facts.items() if name not in outdated}
+    facts |= {"judged_by": "data", "objective": None}
+    if isinstance(model, KMeansModel):
+        return replace(model, facts=facts | certificate(sketch, model))
+    return replace(model, facts=facts | {"certified_log_likelihood": None, "mean_log_likelihood_se": None})
+
+
+def learn_kmeans(sketch: Sketch, k: int, **options: Any) -> KMeansModel:
+    """Learn k centroids from a sketch; options are those of `Learner`."""
+    model: KMeansModel = Learner(sketch, **options).model(k)
+    return model
+
+
+def learn_gmm(sketch: Sketch, k: int, *, covariance: str = "diag", **options: Any) -> MixtureModel:
+    """Learn a mixture of k Gaussians from a sketch; options are those of `Learner`."""
+    model: MixtureModel = Learner(sketch, covariance=covariance, **options).model(k)
+    return model
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Models for several k, the value of the criterion for each, and the best of them."""
+
+    criterion: str
+    models: list[Any]
+    values: list[float | None]
+    best: Any
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one entry per k, ready for JSON."""
+        names = [f"mean_{what}" for what in ("squared_distance", "log_likelihood")]
+        names += [f"certified_{what}" for what in ("bound", "log_likelihood")]
+        return [
+            {"k": model.k, self.criterion: value}
+            | {name: model.facts[name] for name in names if name in model.facts}
+            for model, value in zip(self.models, self.values, strict=True)
+        ]
+
+
+def sweep(sketch: Sketch, ks: Iterable[int], **options: Any) -> Sweep:
+    """Learn models for several k from a sketch alone, and choose among them.
+
+    Centroids by the index of Caliński and Harabasz, the variance between clusters over that within, each
+    per degree of freedom: the largest is best. Mixtures by the Bayesian information criterion of the rows
+    that their likelihood is measured on: the smallest is best.
+    """
+    learner = Learner(sketch, **options)
+    models = [learner.model(k) for k in ks]
+    if not models:
+        raise UsageError("there is no number of clusters to try")
+    if options.get("covariance") is not None:
+        values = [model.facts["bic"] for model in models]
+        chosen = min(range(len(models)), key=lambda i: values[i])
+        return Sweep("bic", models, values, models[chosen])
+    if len(models) == 1:
+        return Sweep("calinski_harabasz", models, [None], models[0])
+    total = learner.model(1).facts["mean_squared_distance"]
+    values = [_calinski_harabasz(model, total, sketch.rows) for model in models]
+    # Without a value: the first whose clusters have no width, or else the last to choose.
+    exact = (model for model in models if not model.facts["mean_squared_distance"] > 0)
+    chosen = max(range(len(models)), key=lambda i: -1.0 if values[i] is None else values[i])
+    return Sweep("calinski_harabasz", models, values, next(exact, models[chosen]))
+
+
+def _calinski_harabasz(model: KMeansModel, total: float, rows: int) -> float | None:
+    """Return the index; it says nothing of one cluster, nor where clusters have no width."""
+    within = model.facts["mean_squared_distance"]
+    if model.k < 2 or rows <= model.k or not within > 0:
+        return None
+    return float((total - within) / (model.k - 1) / (within / (rows - model.k)))
