@@ -20,17 +20,41 @@ _HOME = {
     "Basis": "nysketch.basis",
     "Column": "nysketch.basis",
     "Sketch": "nysketch.sketches",
+    "SketchedGaussianMixture": "nysketch.estimators",
+    "SketchedKMeans": "nysketch.estimators",
+    "learn_gmm": "nysketch.learning",
+    "learn_kmeans": "nysketch.learning",
     "load": "nysketch.fileformat",
+    "load_model": "nysketch.modelfiles",
     "save": "nysketch.fileformat",
+    "save_model": "nysketch.modelfiles",
     "sketch": "nysketch.passes",
     "NysketchError": "nysketch.errors",
 }
-__all__ = ["Basis", "Column", "NysketchError", "Sketch", "__version__", "load", "save", "sketch"]
+__all__ = [
+    "Basis",
+    "Column",
+    "NysketchError",
+    "Sketch",
+    "SketchedGaussianMixture",
+    "SketchedKMeans",
+    "__version__",
+    "learn_gmm",
+    "learn_kmeans",
+    "load",
+    "load_model",
+    "save",
+    "save_model",
+    "sketch",
+]
 
 if TYPE_CHECKING:
     from nysketch.basis import Basis, Column
     from nysketch.errors import NysketchError
+    from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans
     from nysketch.fileformat import load, save
+    from nysketch.learning import learn_gmm, learn_kmeans
+    from nysketch.modelfiles import load_model, save_model
     from nysketch.passes import sketch
     from nysketch.sketches import Sketch
 
