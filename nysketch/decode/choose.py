@@ -21,14 +21,16 @@ import numpy as np
 
 from nysketch.decode import em, lloyd
 from nysketch.decode.atoms import POINT, AtomFamily, has_spread
-from nysketch.decode.decoders import DECODERS, DRAWS, Step, Task
+from nysketch.decode.decoders import DECODERS, Step, Task
 from nysketch.decode.evidence import Evidence
 from nysketch.decode.mixtures import Floats, Mixture
-from nysketch.decode.points import Points
+from nysketch.decode.points import Points, usual_draws
 from nysketch.errors import UsageError
 from nysketch.quality import MEASURED_UP_TO
 
 AUTO = "auto"
+# Rows that a candidate is judged by if there are no others: its own.
+_DRAWN = 10_000
 # Rounding in the sums of the cells is far below this.
 _ROUNDING = 1e-9
 
@@ -68,7 +70,9 @@ class Judge:
         cells, sample = self._evidence.points, self._evidence.sample
         if self._covariance is not None and sample is not None:
             return sample
-        return sample if cells is None else cells.drawn(DRAWS, np.random.default_rng(self._seed))
+        if cells is None:
+            return sample
+        return cells.drawn(usual_draws(self._evidence.d), np.random.default_rng(self._seed))
 
     @property
     def judged_by(self) -> str:
@@ -89,7 +93,7 @@ class Judge:
         """Score a candidate."""
         rows = self.rows
         if rows is None:
-            rows = Points.of_rows(mixture.draw(DRAWS // 5, np.random.default_rng(self._seed)))
+            rows = Points.of_rows(mixture.draw(_DRAWN, np.random.default_rng(self._seed)))
         certified, objective = self._certified(mixture), self._objective(mixture)
         if self._covariance is None:
             return Scores(lloyd.cost(rows, mixture.means), certified, objective)
@@ -100,7 +104,7 @@ class Judge:
         if self._covariance is None:
             costs = certified_costs(self._evidence, mixture.means)
             return None if costs is None else float(costs.sum())
-        points = self._evidence.points
+        points = self._evidence.exact_points
         # What cells know of their rows' covariance is its diagonal.
         if points is None or self._evidence.beyond or mixture.full:
             return None
@@ -131,7 +135,7 @@ def certified_costs(evidence: Evidence, centroids: Floats) -> Floats | None:
     exactly, and none of them is nearer to it than to the nearest. There is no bound without cells, nor if
     rows were too far out to be in any.
     """
-    points = evidence.points
+    points = evidence.exact_points
     if points is None or evidence.beyond:
         return None
     nearest = lloyd.squared_distances(points.means, centroids).argmin(axis=1)

@@ -20,14 +20,15 @@ from nysketch.decode.atoms import POINT, has_spread
 from nysketch.decode.evidence import Evidence
 from nysketch.decode.matching import LOOSE, TIGHT, Matching
 from nysketch.decode.mixtures import Floats, Mixture, of_points, shaped
-from nysketch.decode.points import Points
+from nysketch.decode.points import Points, usual_draws
 from nysketch.decode.pursuit import Climb, Search, Shift, pursuit
 from nysketch.errors import UsageError
 
-# Rows drawn from cells, or from a fitted mixture, to run k-means on.
-DRAWS = 50_000
 # Of many starts so many are followed to the end.
 _FOLLOWED = 3
+_FOLLOWED_BY_EM = 8
+_EM_LOOSE = 40
+_DRAWN_FOR_EM = 20_000
 _GREEDY_TRIALS = 8
 # A fit this close, in units of what chance alone would do, will not be beaten by another trial.
 _NOTHING_LEFT = 2.0
@@ -62,7 +63,7 @@ def finished(mixture: Mixture, rng: np.random.Generator) -> Mixture:
     if not mixture.covariances.any():
         return mixture
     alive = mixture.only(np.flatnonzero(mixture.weights > 0))
-    rows = Points(alive.weights, alive.means, alive.variances()).drawn(DRAWS, rng)
+    rows = Points(alive.weights, alive.means, alive.variances()).drawn(usual_draws(alive.means.shape[1]), rng)
     centroids = lloyd.improved(rows, mixture.means)
     return em.from_centroids(rows, centroids, "diag")
 
@@ -134,16 +135,34 @@ def cells(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) 
             "was); use another --decoder"
         )
     require_enough(points, task.k, "cells and far rows")
-    starts = lloyd.starts(points, task.k, task.trials or 20, rng, step)[:_FOLLOWED]
-    if task.covariance is None:
-        rows = points.drawn(DRAWS, rng)
-        best = min((lloyd.improved(rows, start) for start in starts), key=lambda c: lloyd.cost(rows, c))
-        return em.from_centroids(points, best, "diag")
+    starts = lloyd.starts(points, task.k, task.trials or 20, rng, step)
+    if task.covariance is not None:
+        return _mixture_of_cells(evidence, points, starts, task.covariance, rng)
+    rows = points.drawn(usual_draws(evidence.d), rng)
+    found = [lloyd.improved(rows, start) for start in starts[:_FOLLOWED]]
+    best = min(found, key=lambda centroids: lloyd.cost(rows, centroids))
+    return em.from_centroids(points, best, "diag")
+
+
+def _mixture_of_cells(
+    evidence: Evidence, points: Points, starts: list[Floats], covariance: str, rng: np.random.Generator
+) -> Mixture:
+    """Run EM on cells from several starts: the best clusters often are not where the best mixture is.
+
+    Then on rows drawn from the cells. That sees what is within a cell, at the price of chance: the sampled
+    rows tell which is better.
+    """
     fits = [
-        em.fitted(points, em.from_centroids(points, start, task.covariance), task.covariance)
-        for start in starts
+        em.fitted(points, em.from_centroids(points, start, covariance), covariance, steps=_EM_LOOSE)
+        for start in starts[:_FOLLOWED_BY_EM]
     ]
-    return max(fits, key=lambda fit: fit[1])[0]
+    on_cells, _ = em.fitted(points, max(fits, key=lambda fit: fit[1])[0], covariance)
+    sample = evidence.sample
+    if sample is None:
+        return on_cells
+    drawn = points.drawn(min(_DRAWN_FOR_EM, usual_draws(evidence.d)), rng)
+    on_rows, _ = em.fitted(drawn, on_cells, covariance, steps=_EM_LOOSE)
+    return max(on_cells, on_rows, key=lambda mixture: em.log_likelihood(sample, mixture))
 
 
 def require_enough(points: Points, k: int, what: str) -> None:

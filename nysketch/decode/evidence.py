@@ -10,7 +10,7 @@ from nysketch.basis import NystromBasis
 from nysketch.decode.matching import TIGHT, Limits, Matching
 from nysketch.decode.mixtures import Floats, Mixture
 from nysketch.decode.moments import Moments
-from nysketch.decode.points import Points
+from nysketch.decode.points import Points, rounded
 from nysketch.decode.quadrature import convex_weights
 from nysketch.errors import UsageError
 from nysketch.sketches import Sketch
@@ -35,7 +35,8 @@ class Evidence:
         self.sketch, self.basis = sketch, sketch.basis
         if self.basis.text:
             raise UsageError("clusters and mixtures are learned from numbers, and this sketch is of text")
-        self.mean_values = sketch.mean_kernel()
+        means = sketch.mean_kernel()
+        self.mean_values = rounded(means, float(np.abs(means).max()))
 
     @property
     def d(self) -> int:
@@ -53,12 +54,17 @@ class Evidence:
         return 0 if self.sketch.cells is None else self.sketch.cells.beyond
 
     @cached_property
-    def points(self) -> Points | None:
+    def exact_points(self) -> Points | None:
         """The cells with their spread, and the far rows one by one; None if there are no cells."""
         if self.sketch.cells is None or self.landmarks is None:
             return None
         points = Points.of_cells(self.sketch.cells, self.landmarks)
         return points if len(points) else None
+
+    @cached_property
+    def points(self) -> Points | None:
+        """The same, to learn from."""
+        return None if self.exact_points is None else self.exact_points.rounded()
 
     @cached_property
     def sample(self) -> Points | None:

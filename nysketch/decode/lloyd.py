@@ -37,12 +37,14 @@ def starts(
     rng: np.random.Generator,
     step: Callable[[], None] = lambda: None,
 ) -> list[Floats]:
-    """Return the centroids of several runs of k-means on the means of the points, the best first."""
-    found = []
+    """Return what several runs of k-means on the means of the points found, the best first, each but once."""
+    found: dict[float, Floats] = {}
     for _ in range(restarts):
-        found.append(_kmeans(points, k, "k-means++", rng))
+        centroids = _kmeans(points, k, "k-means++", rng)
+        # The same clusters in another order cost the same but for rounding.
+        found.setdefault(float(f"{cost(points, centroids):.9g}"), centroids)
         step()
-    return sorted(found, key=lambda centroids: cost(points, centroids))
+    return [found[cost] for cost in sorted(found)]
 
 
 def improved(points: Points, centroids: Floats) -> Floats:

@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+# Rows drawn from points: 50,000 up to 80 features, then 32 MB worth.
+_DRAWN_NUMBERS = 4_000_000
+_FEWEST_DRAWN, _MOST_DRAWN = 2000, 50_000
+
+
+def rounded(values: Floats, unit: Floats | float) -> Floats:
+    """Return values on a grid of 2**-33 units.
+
+    The same rows in another order have sums that differ in the last digit, and a search from many starts
+    would make another model of that.
+    """
+    grid = np.exp2(np.floor(np.log2(np.where(np.asarray(unit) > 0, unit, 1.0))) - 33)
+    return np.asarray(np.rint(values / grid) * grid)
+
+
+def usual_draws(d: int) -> int:
+    """Return how many rows of d features to draw."""
+    return int(np.clip(_DRAWN_NUMBERS // d, _FEWEST_DRAWN, _MOST_DRAWN))
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -68,6 +87,15 @@ class Points:
         """Return the variance of each feature over all rows."""
         away = (self.means - self.mean()) ** 2 + self.variances
         return np.asarray(self.weights @ away / self.weights.sum())
+
+    def rounded(self) -> Points:
+        """Return the points with coordinates on a grid far below what they vary by."""
+        variances = self.total_variances()
+        return Points(
+            self.weights,
+            rounded(self.means, np.sqrt(variances)),
+            np.maximum(rounded(self.variances, variances), 0.0),
+        )
 
     def drawn(self, count: int, rng: np.random.Generator) -> Points:
         """Return about `count` rows drawn from Gaussians with the means and variances of the points.
