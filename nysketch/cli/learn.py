@@ -17,6 +17,7 @@ from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
     from nysketch.learning import Sweep
+    from nysketch.modeljobs import Learned
 
 
 class _Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -195,7 +196,7 @@ def _learn(
         )
     say_skipped(learned.unreadable)
     seconds = time.perf_counter() - started
-    _report(learned.model, learned.sweep, output, seconds, as_json=as_json, quiet=quiet)
+    _report(learned, output, seconds, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if learned.unreadable else 0
 
 
@@ -212,7 +213,8 @@ def _counting(bar: Callable[[int, int | None], None]) -> Callable[[str, int], No
     return progress
 
 
-def _report(model: Any, result: Sweep, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
+def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
+    model, result = learned.model, learned.sweep
     facts = model.facts
     if as_json:
         ui.print_json(
@@ -223,6 +225,7 @@ def _report(model: Any, result: Sweep, output: Path, seconds: float, *, as_json:
                 "kind": model.kind,
                 "output": str(output),
                 "seconds": round(seconds, 3),
+                "skipped_inputs": list(learned.unreadable),
                 "sweep": result.table() if len(result.models) > 1 else None,
                 **{name: facts[name] for name in _SHOWN if name in facts},
             }

@@ -101,7 +101,7 @@ class Climb:
 class Shift:
     """Move many starts to the modes of the residual, all together, by mean-shift; take the highest."""
 
-    def __init__(self, matching: Matching, starts: Floats, count: int = 200, rounds: int = 40) -> None:
+    def __init__(self, matching: Matching, starts: Floats, count: int = 100, rounds: int = 25) -> None:
         self._matching, self._starts, self._count, self._rounds = matching, starts, count, rounds
 
     def __call__(self, spread: Floats, residual: Floats, rng: np.random.Generator) -> Floats:
