@@ -33,6 +33,9 @@ _FEWEST = 50
 # grid) for 8192 rows at the very limit in one cell.
 EXTENT = 2.0**24
 
+# The relative error of sums of float64 numbers over some million rows, at worst.
+_SUMMED = 1e-10
+
 
 def default_far_rows(d: int) -> int:
     """Return how many far rows of d features to keep."""
@@ -143,6 +146,17 @@ class Cells:
         """Σ w (x − mean of the cell)² of each cell and column, m × d."""
         # What rounding leaves of nothing may be negative.
         return np.maximum(self.squares.high - self.sums.high * self.means, 0.0) * (self.rows > 0)[:, None]
+
+    def doubts(self, basis: NystromBasis) -> Floats:
+        """Return what Σ w (x − c)² of a cell may be larger by than its sums say, for any c: m × d.
+
+        Sums of n terms are good to n·2**-53 of them; those of a fragment are then rounded to a grid, of which
+        there are at most as many as rows. What was subtracted may have had more rows: up to 1e-9.
+        """
+        rows = self.rows.astype(np.float64)
+        fine, grid = (0.0, 2.0**-43) if self.weights is None else (2.0**-64, 2.0**-63)
+        share = _SUMMED + fine * rows / np.maximum(self.weight, 1e-300)
+        return 4 * share[:, None] * self.squares.high + grid * rows[:, None] * spreads(basis) ** 2
 
     def _inverse_weight(self) -> Floats:
         some = (self.rows > 0) & (self.weight > 0)

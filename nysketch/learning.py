@@ -156,8 +156,7 @@ def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = 
     """Return what a sketch certifies about centroids, also those that were not learned from it.
 
     The mean squared distance of all rows to the nearest centroid is at most the bound: in scaled units, in
-    which the model measures distances, and in the data's own, there to the centroid that is nearest
-    in scaled units or any that is nearer.
+    which the model measures distances; and in the data's own units, to the centroid that is nearest in these.
     """
     evidence = evidence or Evidence(sketch)
     basis = evidence.basis

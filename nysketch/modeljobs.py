@@ -18,7 +18,7 @@ from nysketch.locks import output_lock
 from nysketch.modelfiles import require_format, save_model
 from nysketch.passes import Progress
 from nysketch.planning import DEFAULT_MEMORY
-from nysketch.refining import refine
+from nysketch.refining import refine, require_passes
 from nysketch.sources import open_source
 
 
@@ -67,8 +67,11 @@ def learn_to_file(
         sketch = merged(paths)
         source = None
         if refinement is not None:  # better told now that it cannot be read
-            columns, weights = sketch.basis.columns, refinement.weights
+            weights = refinement.weights or sketch.settings.get("weights")
+            columns = sketch.basis.columns
             source = open_source(refinement.inputs, like=columns, weights=weights, **refinement.reading)
+            refuse_to_replace(source.local_paths, output)
+            require_passes(source, refinement.passes)
         learned = sweep(sketch, ks, **options)
         model = learned.best
         if refinement is not None and source is not None:

@@ -50,10 +50,7 @@ def refine(
     clusters; `mean_log_likelihood` is that of the mixture which the last pass began with. What the model
     would be measured at in another pass is the same or better.
     """
-    if passes < 1:
-        raise UsageError(f"the number of passes must be at least 1, not {passes}")
-    if passes > 1 and not source.rereadable:
-        raise UsageError(f"a stream can be read only once: there cannot be {passes} passes over it")
+    require_passes(source, passes)
     if isinstance(model, KMeansModel):
         step: Callable[..., tuple[Any, dict[str, Any]]] = _lloyd
     else:
@@ -68,6 +65,14 @@ def refine(
         if not changed:
             break
     return model
+
+
+def require_passes(source: Source, passes: int) -> None:
+    """Raise a UsageError unless the source can be read so many times."""
+    if passes < 1:
+        raise UsageError(f"the number of passes must be at least 1, not {passes}")
+    if passes > 1 and not source.rereadable:
+        raise UsageError(f"a stream can be read only once: there cannot be {passes} passes over it")
 
 
 def _of_all(progress: Progress, number: int, passes: int) -> Progress:

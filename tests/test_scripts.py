@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.spatial.distance import cdist
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
+COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
 
 
 def run(script, *arguments):
@@ -112,3 +115,31 @@ def test_landmarks_are_compared(tmp_path):
     needed = {(r["set"], r["sampling"]): r["needed"] for r in results if "goal" in r}
     assert needed["blob", "uniform"] == 60
     assert 30 < needed["blob", "kmeans++"] < 70
+
+
+def test_compressive_learning_in_small(tmp_path):
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    sizes = ["--rows", 1000, "--clusters", 3, "--features", 4, "--trials", 2, "--sizes", 1, 5]
+    sizes += ["--sweep-trials", 1, "--sweep-sizes", 2, "--variances", 10, 1000, "--decoder-trials", 1]
+    series = ["--series", "uniform", "rows", "fourier", "--sets", "synthetic", "--tasks", "kmeans", "--paper"]
+    plot = [] if drawn else ["--no-plot"]
+    printed = run(COMPRESSIVE, *sizes, *series, *plot, "-o", tmp_path / "f.png")
+    assert "- kmeans, synthetic, σ² of the median: Nyström has the lower risk in " in printed
+    assert "| kmeans | uniform | 2 | **" in printed
+    names = {"f.csv", "f.png", "f-bandwidths.png"} if drawn else {"f.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    with (tmp_path / "f.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert len(table) == 2 * 3 + 2 * 2
+    risk = {(r["figure"], r["series"], r["m"]): float(r["median"]) for r in table if r["figure"] == "1"}
+    assert 0.999 < risk["1", "uniform", "60"] < risk["1", "rows", "60"] < risk["1", "rows", "12"]
+
+
+def test_compressive_learning_of_a_file_with_the_tools_own_distance(tmp_path):
+    columns = {name: np.random.default_rng(ord(name)).normal(size=1500) for name in "abc"}
+    pq.write_table(pa.table(columns), tmp_path / "a_bike_or_two.parquet")
+    sizes = ["--rows", 1000, "--clusters", 2, "--features", 3, "--trials", 1, "--sizes", 2]
+    series = ["--series", "quadrature", "--sets", "bike", "digits", "--tasks", "gmm", "--data", tmp_path]
+    printed = run(COMPRESSIVE, *sizes, *series, "--no-plot", "-o", tmp_path / "f")
+    for data in ("bike", "digits"):
+        assert f"| {data}, σ² of the median | quadrature | " in printed

@@ -86,7 +86,9 @@ def _shared(command: options.Command) -> options.Command:
         help="Rows for --refine: a file, directory or glob; repeat it.",
     )
     @options.files
-    @click.option("--weights", metavar="COLUMN", help="Column of row weights in --data.")
+    @click.option(
+        "--weights", metavar="COLUMN", help="Column of row weights in --data. Default: that of the sketch."
+    )
     @options.nulls
     @options.threads
     @options.memory
@@ -271,7 +273,12 @@ def _lines(model: Any) -> list[tuple[str, str]]:
     if model.kind == "kmeans":
         lines = [("mean squared distance", f"{facts['mean_squared_distance']:.6g} in scaled units, {by}")]
         bound = facts["certified_bound"]
-        lines.append(("certified bound", "none" if bound is None else f"{bound:.6g}: no rows can exceed it"))
+        lines.append(
+            (
+                "certified bound",
+                "none" if bound is None else f"{bound:.6g}: the mean over all rows cannot exceed it",
+            )
+        )
         shares = model.shares
     else:
         error = facts.get("mean_log_likelihood_se")

@@ -63,13 +63,19 @@ class Judge:
 
     def __init__(self, evidence: Evidence, covariance: str | None, seed: int) -> None:
         self._evidence, self._covariance, self._seed = evidence, covariance, seed
+        self._far_rows = 0
 
     @cached_property
     def rows(self) -> Points | None:
         """Rows to judge by: like those of the sketch, or some of them."""
         cells, sample = self._evidence.points, self._evidence.sample
         if self._covariance is not None and sample is not None:
-            return sample
+            if cells is None:
+                return sample
+            rows = _with_far_rows(sample, self._evidence)
+            assert self._evidence.sketch.cells is not None
+            self._far_rows = 0 if rows is sample else len(self._evidence.sketch.cells.far)
+            return rows
         if cells is None:
             return sample
         return cells.drawn(usual_draws(self._evidence.d), np.random.default_rng(self._seed))
@@ -77,15 +83,17 @@ class Judge:
     @property
     def judged_by(self) -> str:
         """Where the rows came from; "fit" if there are none, and the candidate has to judge itself."""
-        sampled = self.rows is self._evidence.sample
+        sampled = self._evidence.sample is not None and (
+            self._covariance is not None or self._evidence.points is None
+        )
         return "fit" if self.rows is None else "sample" if sampled else "cells"
 
     @property
     def independent_rows(self) -> int:
         """How many rows the estimate is worth: what is drawn from cells is worth no more than the cells."""
         if self.judged_by == "sample":
-            assert self.rows is not None
-            return len(self.rows)
+            assert self._evidence.sample is not None
+            return len(self._evidence.sample)
         points = self._evidence.points
         return self._evidence.basis.m if points is None else len(points)
 
@@ -97,22 +105,24 @@ class Judge:
         certified, objective = self._certified(mixture), self._objective(mixture)
         if self._covariance is None:
             return Scores(lloyd.cost(rows, mixture.means), certified, objective)
-        error = em.standard_error(rows, mixture) if self.judged_by == "sample" else None
+        error = None
+        if self.judged_by == "sample":
+            # Of the far rows nothing is left to chance.
+            count = len(rows) - self._far_rows
+            sampled = Points(rows.weights[:count], rows.means[:count], rows.variances[:count])
+            share = sampled.weights.sum() / rows.weights.sum()
+            error = float(share * em.standard_error(sampled, mixture))
         return Scores(em.log_likelihood(rows, mixture), certified, objective, error)
 
     def _certified(self, mixture: Mixture) -> float | None:
         if self._covariance is None:
             costs = certified_costs(self._evidence, mixture.means)
             return None if costs is None else float(costs.sum())
-        points = self._evidence.exact_points
-        # What cells know of their rows' covariance is its diagonal.
-        if points is None or self._evidence.beyond or mixture.full:
-            return None
-        mean = em.log_likelihood(points, mixture)
-        return mean - _ROUNDING * abs(mean)
+        return certified_log_likelihood(self._evidence, mixture)
 
     def _objective(self, mixture: Mixture) -> float | None:
-        if self._evidence.basis.m > MEASURED_UP_TO:
+        # The feature map takes its time: not for this alone.
+        if "moments" not in vars(self._evidence):
             return None
         shape = self._covariance or ("diag" if has_spread(self._evidence.basis) else POINT)
         if shape != POINT and not has_spread(self._evidence.basis):
@@ -128,6 +138,29 @@ class Judge:
         return min(candidates, key=lambda c: sign * c.scores.estimate)
 
 
+def _with_far_rows(sample: Points, evidence: Evidence) -> Points:
+    """Return the sample with the far rows, which the sketch knows one by one, in place of its own."""
+    cells, basis = evidence.sketch.cells, evidence.landmarks
+    assert cells is not None and basis is not None
+    weights = np.ones(len(cells.far)) if cells.far.weights is None else cells.far.weights
+    means = np.asarray(basis.scaled_landmarks[cells.far.cells] + cells.far.offsets)
+    far = Points(weights, means, np.zeros_like(means))
+    if not len(far):
+        return sample
+    squares = (cells.far.offsets**2).sum(axis=1)
+    nearest = lloyd.squared_distances(sample.means, basis.scaled_landmarks).min(axis=1)
+    near = nearest < (1 - 1e-5) * squares.min()
+    rest = evidence.sketch.total_weight - far.weights.sum()
+    if not near.any() or rest <= 0:
+        return sample
+    weights = sample.weights[near] * (rest / sample.weights[near].sum())
+    return Points(
+        np.concatenate([weights, far.weights]),
+        np.concatenate([sample.means[near], far.means]),
+        np.zeros((len(weights) + len(far), basis.d)),
+    )
+
+
 def certified_costs(evidence: Evidence, centroids: Floats) -> Floats | None:
     """Return an upper bound on the mean squared distance of all rows to the nearest centroid, by feature.
 
@@ -135,17 +168,32 @@ def certified_costs(evidence: Evidence, centroids: Floats) -> Floats | None:
     exactly, and none of them is nearer to it than to the nearest. There is no bound without cells, nor if
     rows were too far out to be in any.
     """
-    points = evidence.exact_points
+    points = evidence.cautious_points
     if points is None or evidence.beyond:
         return None
     nearest = lloyd.squared_distances(points.means, centroids).argmin(axis=1)
-    away = (points.means - centroids[nearest]) ** 2 + points.variances
-    costs = points.weights @ away / points.weights.sum()
-    # Rows are known to the last digit of their columns, no better.
-    basis = evidence.basis
+    away = (np.abs(points.means - centroids[nearest]) + _digits(evidence)) ** 2 + points.variances
+    return np.asarray((1 + _ROUNDING) * (points.weights @ away) / points.weights.sum())
+
+
+def certified_log_likelihood(evidence: Evidence, mixture: Mixture) -> float | None:
+    """Return a lower bound on the mean log-likelihood of all rows, in scaled units.
+
+    Of full covariances there is none: what cells know of the covariance of their rows is its diagonal.
+    """
+    points = evidence.cautious_points
+    if points is None or evidence.beyond or mixture.full:
+        return None
+    mean = em.log_likelihood(points, mixture, _digits(evidence))
+    return mean - _ROUNDING * (abs(mean) + evidence.d)
+
+
+def _digits(evidence: Evidence) -> Floats:
+    """Return how well rows and centres are known: to the last digits of their columns, no better."""
     lower, upper = evidence.sketch.column_ranges
-    digits = np.finfo(float).eps * (np.maximum(np.abs(lower), np.abs(upper)) / basis.scale)
-    return np.asarray((1 + _ROUNDING) * costs + 4 * digits * np.sqrt(costs) + 4 * digits**2)
+    return np.asarray(
+        4 * np.finfo(float).eps * np.maximum(np.abs(lower), np.abs(upper)) / evidence.basis.scale
+    )
 
 
 def decoders_for(evidence: Evidence, task: Task) -> list[str]:
@@ -175,12 +223,17 @@ def candidates(
 ) -> list[Candidate]:
     """Return what the decoder finds; for `auto`, what all find that suit the sketch."""
     names = decoders_for(evidence, task) if decoder == AUTO else [decoder]
-    found = []
+    found: dict[str, Mixture] = {}
     for number, name in enumerate(names):
         rng = np.random.default_rng([seed, task.k, number])
-        mixture = DECODERS[name](evidence, task, rng, step(name))
+        try:
+            mixture = DECODERS[name](evidence, task, rng, step(name))
+        except UsageError:
+            if not found:  # what one decoder cannot do another may have done
+                raise
+            continue
         if decoder == AUTO and task.covariance is None and judge.judged_by == "cells" and name != "cells":
             assert judge.rows is not None
             mixture = em.from_centroids(judge.rows, lloyd.improved(judge.rows, mixture.means), "diag")
-        found.append(Candidate(name, mixture, judge.score(mixture)))
-    return found
+        found[name] = mixture
+    return [Candidate(name, mixture, judge.score(mixture)) for name, mixture in found.items()]

@@ -85,11 +85,11 @@ def _greedy(
     found: list[Mixture] = []
     for trial in range(task.trials or _GREEDY_TRIALS):
         start = None
-        if trial % 2:  # every other trial replaces atoms of a start that covers the data
+        if trial % 2 == 0:  # every other trial replaces atoms of a start that covers the data
             centroids = lloyd.starts(support, task.k, 1, rng)[0]
             start = em.from_centroids(support, centroids, "diag")
         found.append(pursuit(matching, task.k, spread, looking, rng, start=start, step=step))
-        if matching.distance(found[-1]) < _NOTHING_LEFT * evidence.moments.noise:
+        if matching.distance(found[-1]) < _NOTHING_LEFT * matching.expected_distance(task.k):
             break
     best = min(found, key=matching.distance)
     if shape == "full":

@@ -22,11 +22,17 @@ _TOLERANCE = 1e-6
 def _floor(points: Points) -> Floats:
     """Return the least variance of each feature; a constant one is in the units of the data."""
     total = points.total_variances()
-    return _FLOOR * np.where(total > 0, total, 1.0)
+    # What rounding alone makes of a constant.
+    nothing = (8 * np.finfo(float).eps * np.abs(points.means).max(axis=0)) ** 2
+    varies = total > nothing
+    return _FLOOR * np.where(varies, total, total[varies].min() if varies.any() else 1.0)
 
 
-def log_densities(points: Points, mixture: Mixture) -> Floats:
-    """Return log w_i + E log N(x; i) over the rows of each point: points × components."""
+def log_densities(points: Points, mixture: Mixture, apart: Floats | float = 0.0) -> Floats:
+    """Return log w_i + E log N(x; i) over the rows of each point: points × components.
+
+    With `apart`, as if rows were that much farther away in each feature (of diagonal covariances).
+    """
     d = points.means.shape[1]
     logs = np.empty((len(points), len(mixture)))
     with np.errstate(divide="ignore"):
@@ -39,15 +45,15 @@ def log_densities(points: Points, mixture: Mixture) -> Floats:
             squared = ((away @ inverse.T) ** 2).sum(axis=1) + points.variances @ (inverse**2).sum(axis=0)
             determinant = 2 * np.log(np.diag(factor)).sum()
         else:
-            squared = (away**2 + points.variances) @ (1 / covariance)
+            squared = ((np.abs(away) + apart) ** 2 + points.variances) @ (1 / covariance)
             determinant = np.log(covariance).sum()
         logs[:, i] = log_weights[i] - 0.5 * (squared + determinant + d * np.log(2 * np.pi))
     return logs
 
 
-def log_likelihood(points: Points, mixture: Mixture) -> float:
+def log_likelihood(points: Points, mixture: Mixture, apart: Floats | float = 0.0) -> float:
     """Return the mean log-likelihood of the rows; where points have spread, a lower bound on it."""
-    each = logsumexp(log_densities(points, mixture), axis=1)
+    each = logsumexp(log_densities(points, mixture, apart), axis=1)
     return float(points.weights @ each / points.weights.sum())
 
 

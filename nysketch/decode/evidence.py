@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from nysketch.basis import NystromBasis
-from nysketch.decode.matching import TIGHT, Limits, Matching
+from nysketch.decode.matching import Limits, Matching
 from nysketch.decode.mixtures import Floats, Mixture
 from nysketch.decode.moments import Moments
 from nysketch.decode.points import Points, rounded
@@ -54,17 +54,19 @@ class Evidence:
         return 0 if self.sketch.cells is None else self.sketch.cells.beyond
 
     @cached_property
-    def exact_points(self) -> Points | None:
+    def points(self) -> Points | None:
         """The cells with their spread, and the far rows one by one; None if there are no cells."""
         if self.sketch.cells is None or self.landmarks is None:
             return None
         points = Points.of_cells(self.sketch.cells, self.landmarks)
-        return points if len(points) else None
+        return points.rounded() if len(points) else None
 
     @cached_property
-    def points(self) -> Points | None:
-        """The same, to learn from."""
-        return None if self.exact_points is None else self.exact_points.rounded()
+    def cautious_points(self) -> Points | None:
+        """The same, but for what is certified."""
+        if self.points is None or self.sketch.cells is None or self.landmarks is None:
+            return None
+        return Points.of_cells(self.sketch.cells, self.landmarks, cautious=True)
 
     @cached_property
     def sample(self) -> Points | None:
@@ -85,22 +87,31 @@ class Evidence:
         return self._blob.draw(_DRAWN_STARTS, np.random.default_rng(0))
 
     @cached_property
-    def _blob(self) -> Mixture:
-        """One Gaussian with the mean features of all rows: what Fourier features say of where rows are."""
+    def _reach(self) -> tuple[Floats, Floats]:
+        """How far rows reach, where Fourier features are all there is."""
         lower, upper = (
             np.asarray(self.basis.transform(ends[None, :]))[0] for ends in self.sketch.column_ranges
         )
         if self.basis.scaling != "none":  # a few rows may be far out
             lower, upper = np.clip(lower, -_REACH, _REACH), np.clip(upper, -_REACH, _REACH)
-        limits = _limits(lower, upper, ((upper - lower) / 2) ** 2)
-        start = Mixture(np.ones(1), (lower + upper)[None, :] / 2, limits.greatest_variances[None, :] / 8)
-        plain = Moments.of(self.basis, self.mean_values, self.sketch.rows, None)
-        return Matching(self.basis, plain, "diag", limits).refined(start, TIGHT).normalised()
+        return lower, upper
+
+    @cached_property
+    def _blob(self) -> Mixture:
+        """One Gaussian that covers all rows: scaled columns have the mean 0 and the variance 1."""
+        lower, upper = self._reach
+        middle, width = (lower + upper) / 2, (upper - lower) / 4
+        if self.basis.scaling != "none":
+            middle, width = np.clip(0.0, lower, upper), np.minimum(2 * width, 1.0)
+        return Mixture(np.ones(1), middle[None, :], np.maximum(width, 1e-9)[None, :] ** 2)
 
     @cached_property
     def limits(self) -> Limits:
         """Where the means of atoms may be, and how large their variances."""
-        lower, upper = np.quantile(self.support, [_OUTSIDE, 1 - _OUTSIDE], axis=0)
+        if self.landmarks is None and self.sample is None:
+            lower, upper = self._reach
+        else:
+            lower, upper = np.quantile(self.support, [_OUTSIDE, 1 - _OUTSIDE], axis=0)
         data = self.points or self.sample or Points.of_rows(self.support)
         # A few far rows may make up most of a variance.
         return _limits(lower, upper, np.minimum(data.total_variances(), (upper - lower) ** 2))
@@ -132,7 +143,8 @@ class Evidence:
 
 
 def _limits(lower: Floats, upper: Floats, variances: Floats) -> Limits:
-    # A constant column keeps the units of the data.
-    variances = np.where(variances > 0, variances, 1.0)
+    # A constant column varies less than any other; rounding is all it has.
+    some = variances[variances > 0]
+    variances = np.where(variances > 0, variances, _LEAST_VARIANCE * (some.min() if len(some) else 1.0))
     room = _ROOM * (upper - lower) + 1e-3 * np.sqrt(variances)
     return Limits(lower - room, upper + room, _LEAST_VARIANCE * variances, _GREATEST_VARIANCE * variances)

@@ -64,6 +64,12 @@ class Matching:
         residual = self.residual(mixture)
         return float(residual @ residual)
 
+    def expected_distance(self, k: int) -> float:
+        """Return how far the best k atoms are by chance: their parameters make up for most of the noise."""
+        moments = self.moments
+        parameters = k * (self.family.size + 1)
+        return moments.noise * max(1 - parameters / moments.effective, 0.05)
+
     def weighted(self, mixture: Mixture) -> Mixture:
         """Return the components with the non-negative weights that fit best."""
         from scipy.optimize import nnls

@@ -32,21 +32,22 @@ class Moments:
     target: Floats
     matrix: Floats
     noise: float
+    effective: float  # how many features there are, but for those that hardly vary
 
     @classmethod
     def of(cls, basis: Basis, mean_values: Floats, rows: int, data: Points | None) -> Moments:
         """Return the moments of a sketch; whitened by `data`, points that stand for its rows."""
         features = basis.to_features(mean_values)
         if data is None:
-            return cls(mean_values, feature_matrix(basis), plain_noise(basis, mean_values, rows))
+            return cls(mean_values, feature_matrix(basis), plain_noise(basis, mean_values, rows), basis.rank)
         each = basis.to_features(basis.evaluate(data.means)) - features
         shares = data.weights / data.weights.sum()
         variances, directions = np.linalg.eigh((each * shares[:, None]).T @ each)
         variances = np.maximum(variances, 0.0)
         least = _SMALLEST_SHARE * max(float(variances.sum()), 1e-12)
         matrix = (directions / np.sqrt(variances + least)).T @ feature_matrix(basis)
-        noise = float((variances / (variances + least)).sum()) / rows
-        return cls(mean_values, matrix, max(noise, 1e-14))
+        effective = max(float((variances / (variances + least)).sum()), 1e-9)
+        return cls(mean_values, matrix, max(effective / rows, 1e-14), effective)
 
     def features(self, values: Floats) -> Floats:
         """Map mean values, along the last axis, to features."""

@@ -58,8 +58,11 @@ class Points:
         return cls(weights[kept], rows[kept], np.zeros_like(rows[kept]))
 
     @classmethod
-    def of_cells(cls, cells: Cells, basis: NystromBasis) -> Points:
-        """Return a point for each cell, without its far rows, and one for each far row."""
+    def of_cells(cls, cells: Cells, basis: NystromBasis, *, cautious: bool = False) -> Points:
+        """Return a point for each cell, without its far rows, and one for each far row.
+
+        If cautious, variances are as large as they can be, given how sums are rounded.
+        """
         far = cells.far
         alone = np.ones(len(far)) if far.weights is None else far.weights
         rows, weights = cells.rows.copy(), cells.weight.copy()
@@ -72,6 +75,8 @@ class Points:
         kept, heavy = (rows > 0) & (weights > 0), alone > 0
         means = sums[kept] / weights[kept, None]
         variances = np.maximum(squares[kept] / weights[kept, None] - means**2, 0.0)
+        if cautious:
+            variances += cells.doubts(basis)[kept] / weights[kept, None]
         Z = basis.scaled_landmarks
         return cls(
             np.concatenate([weights[kept], alone[heavy]]),
@@ -94,7 +99,7 @@ class Points:
         return Points(
             self.weights,
             rounded(self.means, np.sqrt(variances)),
-            np.maximum(rounded(self.variances, variances), 0.0),
+            rounded(self.variances, self.variances),
         )
 
     def drawn(self, count: int, rng: np.random.Generator) -> Points:
@@ -113,4 +118,6 @@ class Points:
         # Taking off the mean of few takes off spread, too.
         noise *= np.sqrt(copies / np.maximum(copies - 1, 1))[which, None]
         rows = self.means[which] + np.sqrt(self.variances[which]) * noise
-        return Points((self.weights / copies)[which], rows, np.zeros_like(rows))
+        # Of a point with a single row there is nothing left of the noise: it keeps its spread.
+        kept = np.where((copies == 1)[:, None], self.variances, 0.0)[which]
+        return Points((self.weights / copies)[which], rows, kept)

@@ -81,9 +81,7 @@ class Climb:
         heights = hill.heights(self._starts)
         best = np.argsort(-heights)[: max(1, len(heights) // 4)]
         # The highest, and some of the high ones: where they lead differs from trial to trial.
-        some = np.unique(
-            np.concatenate([best[:1], rng.choice(best, min(self._count, len(best)), replace=False)])
-        )
+        some = _with_first(best, self._count, rng)
         found = [
             minimize(
                 lambda x: hill.downhill(x),
@@ -109,17 +107,17 @@ class Shift:
         hill = Hill(self._matching, spread, residual)
         heights = hill.heights(self._starts)
         high = np.argsort(-heights)[: max(1, len(heights) // 2)]
-        chosen = np.unique(
-            np.concatenate([high[:1], rng.choice(high, min(self._count, len(high)), replace=False)])
-        )
+        chosen = _with_first(high, self._count, rng)
         where, heights = self._starts[chosen], heights[chosen]
         reach = np.ones(len(where))
+        # Where the residual is negative there is no hill: steps along its slope, in units of the highest.
+        least = max(1e-9 * float(np.abs(heights).max()), 1e-300)
         for _ in range(self._rounds):
             # The fixed-point step of mean-shift is the gradient of the logarithm, times the squared width
             # of the hill; where that overshoots, for the residual has valleys too, half of it and so on.
             slopes = hill.slopes(where)
             ahead = self._matching.limits.clip(
-                where + (reach / np.maximum(heights, 1e-300))[:, None] * hill.squared_width * slopes
+                where + (reach / np.maximum(heights, least))[:, None] * hill.squared_width * slopes
             )
             then = hill.heights(ahead)
             better = then > heights
