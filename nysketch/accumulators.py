@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nysketch.basis import Basis
 from nysketch.cells import Cells, numeric_landmarks
 from nysketch.exact import Arrays, ExactSum
+from nysketch.runs import Runs
 from nysketch.samples import LARGEST_KEY, RowSample
 
 Floats = NDArray[np.float64]
@@ -26,11 +27,19 @@ PRECISIONS = ("float32", "float64")
 GRID_FLOAT32 = -44
 # For float64 values, and for weighted rows: weights may be as small as reading.SMALLEST_WEIGHT.
 GRID_FINE = -64
+# For sums of runs where those of blocks are on GRID_FLOAT32. They are compared with each other, to a few
+# digits; and runs of up to 5e8 rows then need no `low` at all, a third of the bytes.
+GRID_RUNS = -24
 
 
 def grid_exponent(precision: str, *, weighted: bool) -> int:
     """Return the grid for sums of values around 1 of this precision."""
     return GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
+
+
+def grid_exponent_of_runs(precision: str, *, weighted: bool) -> int:
+    """Return the grid for the sums of runs."""
+    return GRID_RUNS if precision == "float32" and not weighted else GRID_FINE
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +133,8 @@ class ColumnRanges:
 class Tally:
     """All statistics of some rows, and how many rows were left out for nulls or NaN.
 
-    `cells` is None where they were not wanted, or the basis has no landmarks in space.
+    `cells` is None where they were not wanted, or the basis has no landmarks in space; `runs` is None where
+    they were not wanted.
     """
 
     blocks: BlockSums
@@ -132,12 +142,20 @@ class Tally:
     sample: RowSample
     dropped: int = 0
     cells: Cells | None = None
+    runs: Runs | None = None
 
     @classmethod
     def zeros(
-        cls, basis: Basis, *, blocks: int, sample_rows: int, weighted: bool, far_rows: int | None = None
+        cls,
+        basis: Basis,
+        *,
+        blocks: int,
+        sample_rows: int,
+        weighted: bool,
+        far_rows: int | None = None,
+        runs: int = 0,
     ) -> Tally:
-        """Return the tally of no rows; without cells if `far_rows` is None."""
+        """Return the tally of no rows; without cells if `far_rows` is None, without runs if they are 0."""
         landmarks = None if far_rows is None else numeric_landmarks(basis)
         return cls(
             BlockSums.zeros(blocks, basis.m, weighted=weighted),
@@ -146,18 +164,22 @@ class Tally:
             cells=None
             if landmarks is None or far_rows is None
             else Cells.zeros(landmarks, far_rows=far_rows, weighted=weighted),
+            runs=Runs.none(runs, basis.m, weighted=weighted) if runs else None,
         )
 
     def __add__(self, other: Tally) -> Tally:
-        cells = None  # those of some of the rows would be of no use
+        cells, runs = None, None  # those of some of the rows would be of no use
         if self.cells is not None and other.cells is not None:
             cells = self.cells + other.cells
+        if self.runs is not None and other.runs is not None:
+            runs = self.runs + other.runs
         return Tally(
             self.blocks + other.blocks,
             self.ranges + other.ranges,
             self.sample + other.sample,
             self.dropped + other.dropped,
             cells,
+            runs,
         )
 
     def __sub__(self, other: Tally) -> Tally:
@@ -166,10 +188,12 @@ class Tally:
         ranges = (
             ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
         )
-        cells = None
+        cells, runs = None, None
         if self.cells is not None and other.cells is not None:
             cells = self.cells - other.cells
-        return Tally(blocks, ranges, self.sample - other.sample, self.dropped - other.dropped, cells)
+        if self.runs is not None and other.runs is not None:
+            runs = self.runs - other.runs
+        return Tally(blocks, ranges, self.sample - other.sample, self.dropped - other.dropped, cells, runs)
 
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays."""
@@ -177,13 +201,15 @@ class Tally:
             "cells": None if self.cells is None else self.cells.describe(),
             "dropped_rows": self.dropped,
             "exact_ranges": self.ranges.exact,
+            "runs": None if self.runs is None else self.runs.describe(),
             "sample": self.sample.describe(),
         }
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
         cells = {} if self.cells is None else self.cells.arrays()
-        return {**self.blocks.arrays(), **self.ranges.arrays(), **self.sample.arrays(), **cells}
+        runs = {} if self.runs is None else self.runs.arrays()
+        return {**self.blocks.arrays(), **self.ranges.arrays(), **self.sample.arrays(), **cells, **runs}
 
     @classmethod
     def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis) -> Tally:
@@ -208,4 +234,8 @@ class Tally:
             if landmarks is None:
                 raise ValueError("its basis is one without cells")
             cells = Cells.from_parts(about, arrays, landmarks, weighted=blocks.weights is not None)
-        return cls(blocks, ranges, sample, description["dropped_rows"], cells)
+        # Files of format versions 1 to 3 have no runs.
+        about, runs = description.get("runs"), None
+        if about is not None:
+            runs = Runs.from_parts(about, arrays, basis.m, weighted=blocks.weights is not None)
+        return cls(blocks, ranges, sample, description["dropped_rows"], cells, runs)

@@ -95,6 +95,8 @@ def _possible(sketch: Sketch) -> bool:
         return False
     if sketch.cells is not None and (sketch.cells.beyond < 0 or (sketch.cells.rows < 0).any()):
         return False
+    if sketch.runs is not None and (sketch.runs.rows < 0).any():
+        return False
     low, high = sketch.basis.range
     sums, slack = sketch.block_kernel_sums, 1e-3 * counts + 1e-9  # room for float32, but none beside 0
     return not (
@@ -122,14 +124,22 @@ def _combine(
 def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch], what: str) -> Sketch:
     """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
     result = load_sketch(paths[0])
-    without = [paths[0]] if result.cells is None else []
+    without: dict[str, list[Path]] = {"cells": [], "runs": []}
+    _note_missing(result, paths[0], without)
     for path in paths[1:]:
         part = load_sketch(path)
-        without += [path] if part.cells is None else []
+        _note_missing(part, path, without)
         try:
             result = operation(result, part)
         except IncompatibleError as error:
             raise IncompatibleError(f"{path}: {error}") from error
-    if 0 < len(without) < len(paths):
-        log.warning("%s has no cells of rows: neither will %s", without[0], what)
+    for name, lacking in without.items():
+        if 0 < len(lacking) < len(paths):
+            log.warning("%s has no %s of rows: neither will %s", lacking[0], name, what)
     return result
+
+
+def _note_missing(sketch: Sketch, path: Path, without: dict[str, list[Path]]) -> None:
+    """Note which of the statistics that not every sketch has are missing from this one."""
+    for name, lacking in without.items():
+        lacking += [path] if getattr(sketch, name) is None else []

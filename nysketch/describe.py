@@ -10,6 +10,7 @@ from nysketch.basis import Basis
 from nysketch.cells import Cells
 from nysketch.coverage import drift
 from nysketch.quality import Quality, from_description, of_sketch
+from nysketch.runs import Runs
 from nysketch.sketches import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
@@ -36,6 +37,7 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
+        "runs": None if thing.runs is None else _describe_runs(thing.runs),
         "seed": thing.settings.get("seed"),
         "total_weight": thing.total_weight,
         "sampled_rows": len(thing.tally.sample),
@@ -58,6 +60,10 @@ def _describe_cells(cells: Cells) -> dict[str, Any]:
         "non_empty": int(np.count_nonzero(cells.rows)),
         "rows_beyond": cells.beyond,
     }
+
+
+def _describe_runs(runs: Runs) -> dict[str, Any]:
+    return {"count": len(runs), "level": runs.level, "rows_per_run": runs.rows_per_run}
 
 
 def describe_quality(

@@ -269,6 +269,7 @@ def _like(before: Sketch | None, options: PassOptions) -> PassOptions:
         sample_rows=before.tally.sample.capacity,
         cells=before.cells is not None,
         far_rows=None if before.cells is None else before.cells.far.kept.capacity,
+        runs=0 if before.runs is None else before.runs.capacity,
     )
 
 

@@ -4,7 +4,7 @@ The container is that of safetensors: the length of a JSON header as a little-en
 then the arrays back to back. On top of it, one canonical-JSON metadata string and a sha256 over the
 header (with the digest's own digits as zeros) and the arrays. A file is accepted only if it is, byte
 for byte, what we would write for its content; so every changed bit is noticed. Since anybody can
-compute a checksum, what the content means is checked as well (`_check_basis`, `_check_sums`, `_check_cells`).
+compute a checksum, what the content means is checked as well (checks.py).
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch import __version__, quality
-from nysketch.accumulators import PRECISIONS, Tally
+from nysketch import __version__
+from nysketch.accumulators import Tally
 from nysketch.atomic import atomic_file
-from nysketch.basis import DRAWS, LARGEST_SCALED, SCALINGS, Basis, FourierBasis, NystromBasis
-from nysketch.cells import EXTENT, Cells, key_of_distance, numeric_landmarks, spreads
+from nysketch.basis import Basis
+from nysketch.checks import check_basis, check_sums, is_count
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
-from nysketch.exact import ExactSum
-from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MAX_HEADER_BYTES = 1 << 20
 Arrays = dict[str, NDArray[Any]]
 
@@ -141,7 +139,7 @@ def _declared(name: str, entry: dict[str, Any]) -> tuple[np.dtype[Any], list[int
     dtype, shape = _DTYPES.get(entry["dtype"]), entry["shape"]
     if dtype is None:
         raise ValueError(f"array {name!r} has an unknown type")
-    if not all(_is_count(n) for n in shape):
+    if not all(is_count(n) for n in shape):
         raise ValueError(f"array {name!r} has an impossible shape")
     return dtype, shape
 
@@ -149,18 +147,13 @@ def _declared(name: str, entry: dict[str, Any]) -> tuple[np.dtype[Any], list[int
 def _check_version(metadata: Any) -> None:
     """Refuse the future before anything else of it is looked at."""
     version = metadata["format_version"]
-    if not _is_count(version) or version == 0:
+    if not is_count(version) or version == 0:
         raise ValueError("its format version is not a number")
     if version > FORMAT_VERSION:
         raise ValueError(
             f"it has format version {version}, and nysketch {__version__} reads up to {FORMAT_VERSION}. "
             "Upgrade nysketch"
         )
-
-
-def _is_count(value: Any) -> bool:
-    """Tell a non-negative 64-bit integer from everything else JSON has, `true` included."""
-    return type(value) is int and 0 <= value < 2**63
 
 
 # ---- files: --------------------------------------------------------------------------------------
@@ -220,7 +213,7 @@ def sketch_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Sketch:
     tally = Tally.from_parts(metadata, arrays, basis)
     provenance = Provenance.from_description(metadata["provenance"])
     sketch = Sketch(basis, tally, dict(metadata["settings"]), provenance)
-    _check_sums(sketch)
+    check_sums(sketch)
     return sketch
 
 
@@ -229,179 +222,8 @@ def _basis_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Basis:
         basis = Basis.from_parts(metadata["basis"], arrays)
     except NysketchError as error:  # such as a negative bandwidth
         raise ValueError(str(error)) from error
-    _check_basis(basis)
+    check_basis(basis)
     return basis
-
-
-def _check_basis(basis: Basis) -> None:
-    """Raise ValueError unless kernel values can be computed at this basis."""
-    names = [column.name for column in basis.columns]
-    if not names or len(set(names)) < len(names) or not all(c.width > 0 for c in basis.columns):
-        raise ValueError("its columns are not a list of different names with their widths")
-    if basis.scaling not in SCALINGS:
-        raise ValueError("its scaling is unknown")
-    if not basis.m:
-        raise ValueError("it has no landmarks")
-    for name, array in basis.arrays().items():
-        of_text = basis.text and name.startswith("basis.landmarks")
-        if not of_text and (array.dtype != np.float64 or not np.isfinite(array).all()):
-            raise ValueError(f"{name} holds something that is not a finite number")
-    if not (basis.scale > 0).all():
-        raise ValueError("basis.scale is not positive")
-    _check_kernel(basis)
-    _check_origin(basis)
-
-
-def _check_origin(basis: Basis) -> None:
-    """Raise ValueError unless what `info` shows of the making of a basis is what was written."""
-    origin = basis.origin
-    if "held_out" in origin:
-        measured = quality.from_description(origin["held_out"])
-        if isinstance(measured, quality.FourierQuality) != isinstance(basis, FourierBasis):
-            raise ValueError("its origin is that of another kind of basis")
-    names = ("sampling", "frequencies")
-    if not all(isinstance(origin.get(name, ""), str) for name in names):
-        raise ValueError("its origin is impossible")
-    if "sampling_report" in origin and "sampling" not in origin:
-        raise ValueError("its origin is impossible")
-    numbers = [*origin.get("sampling_report", {}).values()]
-    numbers += [number for tried in origin.get("auto", []) for number in tried.values()]
-    for value in numbers:
-        for number in value.values() if isinstance(value, dict) else [value]:
-            if type(number) not in (int, float) or not abs(number) < 1e100:
-                raise ValueError("its origin holds something that is not a number")
-    for tried in origin.get("auto", []):
-        if set(tried) != {"landmarks", "projection_error", "projection_error_se", "sampling_error"}:
-            raise ValueError("its origin is impossible")
-
-
-def _check_kernel(basis: Basis) -> None:
-    """Raise ValueError unless the kernel is one for these columns and landmarks."""
-    kernel = basis.kernel
-    if basis.text != (kernel.name in TEXT_KERNELS) or (basis.text and len(basis.columns) > 1):
-        raise ValueError("its kernel is not one for its columns")
-    if isinstance(kernel, Product) and kernel.groups[-1].stop != basis.d:
-        raise ValueError("the groups of its kernel do not fit its columns")
-    if isinstance(basis, FourierBasis):
-        if not isinstance(kernel, Gaussian) or basis.draw not in DRAWS:
-            raise ValueError("its Fourier features are of an unknown kind")
-        return
-    assert isinstance(basis, NystromBasis)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not basis.text and not (np.abs(basis.scaled_landmarks) < LARGEST_SCALED).all():
-            raise ValueError("its landmarks are out of range once they are scaled")
-        if not np.isfinite(basis.kernel.diagonal(basis.scaled_landmarks)).all():
-            raise ValueError("its landmarks are out of the range of its kernel")
-
-
-def _check_sums(sketch: Sketch) -> None:
-    """Raise ValueError unless these can be the sums over some rows."""
-    blocks, ranges, settings = sketch.tally.blocks, sketch.tally.ranges, sketch.settings
-    if blocks.sums.high.shape != (len(blocks.rows), sketch.basis.m) or not len(blocks.rows):
-        raise ValueError("sums do not fit the landmarks")
-    if blocks.rows.dtype != np.int64 or (blocks.rows < 0).any() or sum(blocks.rows.tolist()) >= 2**63:
-        raise ValueError("its row counts are impossible")
-    if not _is_count(sketch.dropped_rows):
-        raise ValueError("its number of dropped rows is impossible")
-    _check_exact("blocks.sums", blocks.sums)
-    if blocks.weights is not None:
-        _check_exact("blocks.weights", blocks.weights)
-        if (blocks.weights.high < 0).any():
-            raise ValueError("its weights are negative")
-    if any(a.dtype != np.float64 or a.shape != (sketch.basis.d,) for a in (ranges.lower, ranges.upper)):
-        raise ValueError("column ranges do not fit the columns")
-    # Of no rows, the ranges are empty: from infinity to minus infinity.
-    bounded = np.isfinite(ranges.lower) & np.isfinite(ranges.upper) & (ranges.lower <= ranges.upper)
-    empty = (ranges.lower == np.inf) & (ranges.upper == -np.inf)
-    if not (bounded if sketch.rows else bounded | empty).all():
-        raise ValueError("its column ranges are impossible")
-    _check_settings(settings, weighted=sketch.weighted)
-    if sketch.cells is not None:
-        _check_cells(sketch, sketch.cells)
-
-
-# What rounding may do to sums of squares, relative to them and to the square of the spread: a million
-# fragments on the grid of 2**-44 make 2**-25 of it at most.
-_ROUNDING, _GRAINS = 1e-9, 2.0**-20
-
-
-def _check_cells(sketch: Sketch, cells: Cells) -> None:
-    """Raise ValueError unless these can be the cells of the rows of this sketch."""
-    landmarks = numeric_landmarks(sketch.basis)
-    if landmarks is None:
-        raise ValueError("its basis is one without cells")
-    rows = cells.rows
-    if rows.dtype != np.int64 or (rows < 0).any() or not _is_count(cells.beyond):
-        raise ValueError("the row counts of its cells are impossible")
-    if sum(rows.tolist()) + cells.beyond != sketch.rows:
-        raise ValueError("the rows of its cells are not those of its blocks")
-    _check_exact("cells.sums", cells.sums)
-    _check_exact("cells.squares", cells.squares)
-    if cells.weights is not None:
-        _check_exact("cells.weights", cells.weights)
-    _check_far(landmarks, cells)
-    # What a subtraction leaves was rounded when there were more rows, and of the last one nothing is known.
-    if sketch.tally.ranges.exact and sketch.rows:
-        _check_moments(sketch, cells, spreads(landmarks))
-
-
-def _check_moments(sketch: Sketch, cells: Cells, unit: NDArray[np.float64]) -> None:
-    """Raise ValueError unless there can be rows with these weights, sums and squares."""
-    weight, sums, squares = cells.weight, cells.sums.high, cells.squares.high
-    if (weight < 0).any() or weight[cells.rows == 0].any() or sums[cells.rows == 0].any():
-        raise ValueError("the weights of its cells are impossible")
-    if not cells.beyond and not np.isclose(weight.sum(), sketch.total_weight, rtol=1e-6):
-        raise ValueError("the weights of its cells are not those of its blocks")
-    with np.errstate(over="ignore"):
-        # Cauchy and Schwarz: rows without any spread have the smallest squares.
-        least = sums * sums / np.where(weight > 0, weight, 1.0)[:, None]
-        most = weight[:, None] * (EXTENT * unit) ** 2
-    slack = _GRAINS * unit**2
-    if (squares < 0).any() or (squares * (1 + _ROUNDING) + slack < least).any():
-        raise ValueError("the sums of its cells are too large for their squares")
-    if (squares > most * (1 + _ROUNDING) + slack).any():
-        raise ValueError("the squares of its cells are too large for their rows")
-
-
-def _check_far(basis: NystromBasis, cells: Cells) -> None:
-    """Raise ValueError unless far rows can be rows of these cells, and their keys are their distances."""
-    far = cells.far
-    if not len(far):
-        return
-    named = far.kept.rows[:, 0]
-    if not ((named >= 0) & (named < basis.m) & (named == np.floor(named))).all():
-        raise ValueError("its far rows are in cells that do not exist")
-    if (np.bincount(far.cells, minlength=basis.m) > cells.rows).any():
-        raise ValueError("its far rows are more than the rows of their cells")
-    if not (np.abs(far.offsets) <= EXTENT * spreads(basis)).all():
-        raise ValueError("its far rows are too far to be in a cell")
-    squared = np.zeros(len(far))
-    for column in far.offsets.T:  # in this order, as the pass adds them
-        squared += column * column
-    if not np.array_equal(key_of_distance(squared), far.kept.keys):
-        raise ValueError("far.keys are not the distances of far.rows")
-
-
-def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
-    weights = settings.get("weights")
-    if settings["precision"] not in PRECISIONS:
-        raise ValueError("its precision is unknown")
-    if not isinstance(weights, str | None) or weighted != (weights is not None):
-        raise ValueError("it does not say which column its weights are from")
-    counts = [settings.get(name, 0) for name in ("blocks", "seed")]
-    counts += [0 if settings.get(name) is None else settings[name] for name in ("sample_rows", "far_rows")]
-    if not all(map(_is_count, counts)):
-        raise ValueError("its settings are impossible")
-    if not isinstance(settings.get("nulls", ""), str) or not isinstance(settings.get("cells", True), bool):
-        raise ValueError("its settings are impossible")
-
-
-def _check_exact(name: str, exact: ExactSum) -> None:
-    if exact.high.dtype != np.float64 or not np.isfinite(exact.high).all():
-        raise ValueError(f"{name} holds something that is not a finite number")
-    with np.errstate(over="ignore"):  # a hostile low part
-        if not np.array_equal(exact.high + exact.low, exact.high):
-            raise ValueError(f"{name} is not in canonical form")
 
 
 def _parts(thing: Sketch | Basis) -> tuple[dict[str, Any], Arrays]:
@@ -413,9 +235,9 @@ def _parts(thing: Sketch | Basis) -> tuple[dict[str, Any], Arrays]:
 def save(thing: Sketch | Basis, path: str | os.PathLike[str]) -> None:
     """Write a sketch or a basis to `path`, atomically and with a checksum."""
     try:
-        _check_basis(thing if isinstance(thing, Basis) else thing.basis)
+        check_basis(thing if isinstance(thing, Basis) else thing.basis)
         if isinstance(thing, Sketch):
-            _check_sums(thing)
+            check_sums(thing)
     except ValueError as error:
         raise UsageError(f"{path}: this cannot be saved: {error}") from error
     write_parts(Path(path), *_parts(thing))

@@ -161,7 +161,8 @@ def _up_to_date(
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
     made = have.settings.get("basis") if basis is None else have.basis.digest
-    settings = {"cells": False} | have.settings  # there were no cells when there was no such setting
+    # There were no cells and no runs when there was no such setting.
+    settings = {"cells": False, "runs": 0} | have.settings
     stored = {
         "basis": made,
         "columns": [[column.name, column.width] for column in have.basis.columns],

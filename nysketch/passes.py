@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent
+from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent, grid_exponent_of_runs
 from nysketch.basis import Basis, require_seed
 from nysketch.cells import FarRows, default_far_rows
 from nysketch.checkpoint import Checkpoint
@@ -28,12 +28,13 @@ from nysketch.fitting import AUTO, BasisOptions
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
 from nysketch.reading import ChunkReader
+from nysketch.runs import DEFAULT_RUNS, MOST_RUNS, level_of_rows
 from nysketch.samples import RowSample, default_sample_rows
 from nysketch.sketches import Sketch
 from nysketch.sources import Fragment, Source, open_source
 
 if TYPE_CHECKING:
-    from nysketch.tiles import FragmentCells, RowSummer
+    from nysketch.tiles import FragmentCells, FragmentRuns, FragmentSums, LongRuns, RowSummer, ShortRuns
 
 log = logging.getLogger("nysketch")
 
@@ -52,6 +53,7 @@ class PassOptions:
     sample_rows: int | None = None  # None: as many as suit the basis
     cells: bool = True
     far_rows: int | None = None
+    runs: int = DEFAULT_RUNS  # 0: none
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
@@ -65,6 +67,8 @@ class PassOptions:
             raise UsageError(f"the far rows to keep cannot be {self.far_rows}")
         if self.far_rows and not self.cells:
             raise UsageError("far rows are kept with the cells: leave out --far-rows, or --no-cells")
+        if not 0 <= self.runs <= MOST_RUNS:
+            raise UsageError(f"the number of runs must be between 0 and {MOST_RUNS}, not {self.runs}")
 
     def nothing(self, basis: Basis) -> Tally:
         """Return the tally of no rows at a basis."""
@@ -78,6 +82,7 @@ class PassOptions:
             sample_rows=rows,
             weighted=self.weights is not None,
             far_rows=far if self.cells else None,
+            runs=self.runs,
         )
 
 
@@ -95,6 +100,7 @@ def sketch(
     sample_rows: int | None = None,
     cells: bool = True,
     far_rows: int | None = None,
+    runs: int = DEFAULT_RUNS,
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: Progress | None = None,
@@ -124,7 +130,7 @@ def sketch(
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
     )
-    options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows)
+    options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows, runs)
     made_here = None
     if known is None:
         made_here = wanted
@@ -181,6 +187,7 @@ def run_pass(
     from nysketch.tiles import (
         RowSummer,
         RunningCells,
+        RunningRuns,
         RunningSums,
     )  # compiles or loads machine code: not for --help
 
@@ -203,6 +210,8 @@ def run_pass(
     unbounded = not np.isfinite(basis.range).all()
     ranges, sample, dropped = total.ranges, total.sample, total.dropped
     cells = None if total.cells is None else RunningCells(total.cells, basis)
+    run_grid = grid_exponent_of_runs(options.precision, weighted=weighted)
+    runs = None if total.runs is None else RunningRuns(total.runs, run_grid, basis.magnitudes())
     worker = _Worker(source, summer, options, batch_rows, total)
     finished_before = frozenset(done)
     rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
@@ -211,7 +220,8 @@ def run_pass(
 
     def so_far(provenance: Provenance) -> Sketch:
         celled = None if cells is None else cells.snapshot()
-        tally = Tally(running.snapshot(), ranges, sample, dropped, celled)
+        in_runs = None if runs is None else runs.snapshot()
+        tally = Tally(running.snapshot(), ranges, sample, dropped, celled, in_runs)
         return Sketch(basis, tally, settings_of(options, wanted), provenance)
 
     shown = 0
@@ -228,7 +238,9 @@ def run_pass(
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         with closing(local.run(worker, todo, threads=threads, meanwhile=report)) as finished:
             for fragment, part in finished:
-                if unbounded and not running.holds(part.sums):
+                if unbounded and not (
+                    running.holds(part.sums) and (runs is None or part.runs is None or runs.holds(part.runs))
+                ):
                     raise _too_large(fragment, basis)
                 consistent = False  # a signal may arrive between any two of these lines
                 running.add(part.sums, part.rows, part.weights)
@@ -237,6 +249,8 @@ def run_pass(
                 if cells is not None and part.cells is not None:
                     cells.add(part.cells)
                     worker.far_bound = cells.far.bound
+                if runs is not None and part.runs is not None:
+                    runs.add(part.runs)
                 done.add(fragment.number)
                 consistent = True
                 worker.sample_bound = sample.bound
@@ -277,6 +291,7 @@ class _Part:
     sample: RowSample
     dropped: int
     cells: FragmentCells | None
+    runs: FragmentRuns | None
 
 
 def settings_of(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
@@ -302,6 +317,8 @@ class _Worker:
         self.sample_bound = start.sample.bound
         far = None if start.cells is None else start.cells.far.kept
         self._far_capacity, self.far_bound = (0, 0) if far is None else (far.capacity, far.bound)
+        self._runs = 0 if start.runs is None else start.runs.capacity
+        self._rows_of_input = _rows_of_inputs(source) if self._runs else {}
         self._local = threading.local()
         self._reading: dict[int, int] = {}  # rows read so far of the fragments under way
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
@@ -330,8 +347,9 @@ class _Worker:
         sample = _Gathered(RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted))
         far = _Gathered(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
         cells = self._summer.no_cells()
+        runs = self._no_runs(fragment, sums, reader.chunk_rows)
         dropped = read = 0
-        for chunk in reader.chunks(fragment):
+        for chunk in reader.chunks(fragment, None if runs is None else runs.cut):
             check()
             self._summer.add(
                 chunk.row_in_input,
@@ -341,6 +359,7 @@ class _Worker:
                 sums,
                 workspace,
                 key=fragment.input_key,
+                runs=runs,
             )
             if self._capacity:
                 part = self._summer.sample(
@@ -373,9 +392,36 @@ class _Worker:
             )
         if cells is not None:
             cells.far = far.united()
+        # Before the sums are taken: those of the last run go there.
+        in_runs = None if runs is None else self._summer.runs(runs, key=fragment.input_key)
         return _Part(
-            self._summer.sums(sums), sums.rows, sums.weights, ranges, sample.united(), dropped, cells
+            self._summer.sums(sums), sums.rows, sums.weights, ranges, sample.united(), dropped, cells, in_runs
         )
+
+    def _no_runs(
+        self, fragment: Fragment, sums: FragmentSums, chunk_rows: int
+    ) -> LongRuns | ShortRuns | None:
+        """Return runs to cut a fragment into, if they are wanted.
+
+        How long they are depends on the input alone, whose rows may be in many fragments: the sums that are
+        rounded to the grid must be the same whatever the input is read together with.
+        """
+        if not self._runs:
+            return None
+        so_far = fragment.row_in_input + fragment.rows  # all that is known of a stream
+        level = level_of_rows(self._rows_of_input.get(fragment.input_key, so_far), self._runs)
+        first, rows = fragment.row_in_input, fragment.rows
+        return self._summer.no_runs(level, sums, first_row=first, rows=rows, chunk_rows=chunk_rows)
+
+
+def _rows_of_inputs(source: Source) -> dict[int, int]:
+    """Return how many rows each input has, by key; nothing for a stream."""
+    rows: dict[int, int] = {}
+    for fragment in () if source.rows is None else source.fragments():
+        # The same file may be given twice.
+        end = fragment.row_in_input + fragment.rows
+        rows[fragment.input_key] = max(rows.get(fragment.input_key, 0), end)
+    return rows
 
 
 class _Gathered:

@@ -90,6 +90,7 @@ def plan(
     sample_rows: int | None = None,
     cells: bool = True,
     far_rows: int | None = None,
+    runs: int = 0,
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
@@ -103,12 +104,14 @@ def plan(
     # Sums and squares, each of the size of the landmarks.
     celled = 2 * landmarks if cells and not text else 0
     far = (8 * d + 32) * (default_far_rows(d) if far_rows is None else far_rows) if celled else 0
+    run_sums = 8 * runs * m
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32 + (48 if celled else 0))
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
     # Of cells: high and low parts, these in a snapshot, landmarks by column; fragments of a thread under way.
-    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far)
+    # Of runs the same, and coarser ones on their way; those of a fragment, one by one and together.
+    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far) + 6 * run_sums
     per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
-    per_thread += 3 * (celled + sample + far)
+    per_thread += 3 * (celled + sample + far) + 2 * run_sums + (sums if runs else 0)
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None and chosen < available_threads():
@@ -141,5 +144,12 @@ def plan(
         threads=chosen,
         memory_bytes=max(needed, judged) if judged <= memory else needed,
         spare_bytes=memory - passing,
-        sketch_bytes=int(1.5 * (sums + celled)) + landmarks + sample + far + (8 * m if celled else 0) + 4096,
+        sketch_bytes=int(1.5 * (sums + celled))
+        # Only sums of weights need more digits.
+        + (run_sums if source.weights is None else int(1.5 * run_sums))
+        + landmarks
+        + sample
+        + far
+        + (8 * m if celled else 0)
+        + 4096,
     )

@@ -18,6 +18,7 @@ from nysketch.basis import Basis, agreed, require_landmarks
 from nysketch.cells import Cells
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.provenance import Provenance
+from nysketch.runs import Runs
 
 Floats = NDArray[np.float64]
 
@@ -79,6 +80,11 @@ class Sketch:
     def cells(self) -> Cells | None:
         """Sums over the rows nearest to each landmark; None where there are none."""
         return self.tally.cells
+
+    @property
+    def runs(self) -> Runs | None:
+        """Sums over runs of consecutive rows; None where there are none."""
+        return self.tally.runs
 
     @property
     def rank(self) -> int:

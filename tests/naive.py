@@ -62,6 +62,34 @@ def cells(basis, rows, weights=None):
     return of_row, offsets, counts, weight, sums.astype(float), squares.astype(float)
 
 
+def address(key, row, level):
+    """Where a row of an input is, at a level: with Python's integers."""
+    mask = 2**64 - 1
+    word = (key + 0x9E3779B97F4A7C15) & mask
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & mask
+    place = (word ^ (word >> 31)) >> 2
+    return (place, row >> level) if level <= 48 else (place >> (level - 48), 0)
+
+
+def runs(rows, capacity):
+    """Level and runs of rows: (key of the input, number in it, weight, values, which are None if dropped).
+
+    Runs are sorted: address, number of rows, weight, sums.
+    """
+    level = 4
+    while len({address(key, number, level) for key, number, _, _ in rows}) > capacity:
+        level += 1
+    found = {}
+    for key, number, weight, values in rows:
+        run = found.setdefault(address(key, number, level), [0, 0.0, 0.0])
+        if values is not None:
+            run[0] += 1
+            run[1] += weight
+            run[2] = run[2] + weight * values
+    return level, sorted((where, *run) for where, run in found.items())
+
+
 def exact_total(terms, grid_exponent):
     """The sum of terms rounded to the grid, with no error at all."""
     grid = Fraction(2) ** grid_exponent

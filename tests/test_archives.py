@@ -23,6 +23,8 @@ V3 = [
     for kind in ("basis", "sketch")
 ]
 
+V4 = V3
+
 
 def expected(version, name):
     return json.loads((ARCHIVES / version / "expected.json").read_text())[name]
@@ -30,7 +32,8 @@ def expected(version, name):
 
 def test_no_archive_is_forgotten():
     kept = {(path.parent.name, path.name) for path in ARCHIVES.glob("*/*.nysk")}
-    assert kept == {*CASES, *(("v2", name) for name in V2), *(("v3", name) for name in V3)}
+    later = {("v2", name) for name in V2} | {("v3", name) for name in V3} | {("v4", name) for name in V4}
+    assert kept == {*CASES, *later}
     assert all((ARCHIVES / version / name).stat().st_size < 8000 for version, name in kept)
 
 
@@ -110,6 +113,47 @@ def test_version_3_is_read_as_it_was_written(name):
             "weight": cells.weight.tolist(),
         }
         assert (cells.beyond, len(cells.far)) == (1, 7)
+
+
+@pytest.mark.parametrize("name", V4)
+def test_version_4_is_read_as_it_was_written(name):
+    thing, want = nysketch.load(ARCHIVES / "v4" / name), expected("v4", name)
+    basis = thing if isinstance(thing, nysketch.Basis) else thing.basis
+    assert (basis.digest, str(basis.kernel)) == (want["basis_digest"], want["kernel"])
+    if thing is basis:
+        return
+    assert thing.block_rows.tolist() == want["block_rows"]
+    assert thing.kernel_sums.tolist() == want["kernel_sums"]
+    assert np.allclose(np.abs(thing.mean_features()), np.abs(want["mean_features"]), atol=1e-6)
+    assert thing.tally.sample.keys.tolist() == want["sample_keys"]
+    assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
+    assert want["cell_rows"] == (None if thing.cells is None else thing.cells.rows.tolist())
+    runs = thing.runs
+    assert want["runs"] == {
+        "level": runs.level,
+        "rows": runs.rows.tolist(),
+        "sums": runs.sums.high.tolist(),
+        "weight": runs.weight.tolist(),
+        "where": runs.where.tolist(),
+    }
+    assert runs.level > 48 if name.startswith("text") else runs.level == 8
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("v1", "float32.nysk"), ("v2", "gaussian.sketch.nysk"), ("v3", "gaussian.sketch.nysk")],
+)
+def test_older_versions_have_no_runs_and_neither_has_a_sum_with_them(version, name, tmp_path):
+    old = nysketch.load(ARCHIVES / version / name)
+    assert old.runs is None
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=100), "y": random.normal(size=100), "w": random.random(100)})
+    new = nysketch.sketch(table, basis=old, weights=old.settings["weights"], blocks=len(old.block_rows))
+    assert new.runs.rows.sum() == 100
+    assert old + new == new + old
+    assert (old + new).runs is None
+    nysketch.save(old + new, tmp_path / "both.nysk")
+    assert nysketch.load(tmp_path / "both.nysk") == old + new
 
 
 @pytest.mark.parametrize(("version", "name"), [("v1", "float32.nysk"), ("v2", "gaussian.sketch.nysk")])

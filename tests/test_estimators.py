@@ -243,12 +243,14 @@ def test_the_first_batch_chooses_the_landmarks():
 
 def test_batches_can_follow_a_fit_or_a_saved_sketch(tmp_path):
     X, _ = blobs()
-    sketch = nysketch.sketch(X[:3000], m=100, scaling="none", blocks=4, sample_rows=0, precision="float64")
+    kept = {"blocks": 4, "sample_rows": 0, "runs": 7}
+    sketch = nysketch.sketch(X[:3000], m=100, scaling="none", precision="float64", **kept)
     nysketch.save(sketch, tmp_path / "first.nysk")
     estimator = SketchedKMeans(4, random_state=0).fit_sketch(nysketch.load(tmp_path / "first.nysk"))
     estimator.partial_fit(X[3000:])
     assert estimator.sketch_.rows == len(X)
     assert len(estimator.sketch_.tally.sample) == 0
+    assert estimator.sketch_.runs.capacity == 7
     fitted = SketchedKMeans(4, random_state=0, basis=sketch).fit(X[:3000])
     assert hasattr(fitted, "labels_")
     fitted.partial_fit(X[3000:])

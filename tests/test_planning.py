@@ -33,6 +33,7 @@ def test_more_of_anything_takes_more_memory(source):
     for more in ({"blocks": 640}, {"threads": 3}, {"batch_rows": 10**6}, {"sample_rows": 10**5}):
         assert plan(source, Size(1000), **base | more).memory_bytes > least, more
     assert plan(source, Size(1000), **base, far_rows=10**5).memory_bytes > least
+    assert plan(source, Size(1000), **base, runs=64).memory_bytes > least
     assert plan(source, Size(1000), **base, cells=False).memory_bytes < least
     for larger in (Size(1500), Size(20_000)):
         assert plan(source, larger, **base).memory_bytes > least, larger
@@ -68,10 +69,12 @@ def test_long_strings_are_planned_for():
     assert large.sketch_bytes > 100 * 20_000
 
 
+@pytest.mark.parametrize("runs", [0, 64])
 @pytest.mark.parametrize("cells", [True, False])
 @pytest.mark.parametrize("d", [2, 40])
-def test_the_size_of_the_file_is_planned(cells, d, tmp_path):
+def test_the_size_of_the_file_is_planned(cells, runs, d, tmp_path):
     rows = np.random.default_rng(0).standard_normal((30_000, d))
-    planned = plan(open_source(rows), Size(300), blocks=8, threads=1, memory=10**12, cells=cells)
-    nysketch.save(nysketch.sketch(rows, m=300, blocks=8, threads=1, cells=cells), tmp_path / "s.nysk")
+    options = {"blocks": 8, "threads": 1, "cells": cells, "runs": runs}
+    planned = plan(open_source(rows), Size(300), memory=10**12, **options)
+    nysketch.save(nysketch.sketch(rows, m=300, **options), tmp_path / "s.nysk")
     assert 0.55 < (tmp_path / "s.nysk").stat().st_size / planned.sketch_bytes < 1.05

@@ -78,6 +78,8 @@ def _print(facts: dict[str, Any]) -> None:
         ]
         if facts["cells"] is not None:
             fields.append(("cells", _cells(facts["cells"], facts["landmarks"])))
+        if facts["runs"] is not None:
+            fields.append(("runs", _runs(facts["runs"])))
     fields += [
         ("features", facts["features"]),
         _functions(facts),
@@ -98,6 +100,13 @@ def _cells(cells: dict[str, int], landmarks: int) -> str:
     beyond = f"; {cells['rows_beyond']:,} rows beyond all of them" if cells["rows_beyond"] else ""
     far = f"; the {cells['far_rows']:,} rows farthest from theirs" if cells["far_rows"] else ""
     return f"{cells['non_empty']:,} of {landmarks:,} landmarks are nearest to some row{far}{beyond}"
+
+
+def _runs(runs: dict[str, Any]) -> str:
+    """Say how the rows are cut into runs."""
+    if runs["rows_per_run"] is None:
+        return f"{runs['count']:,}, each of all rows of one or more inputs"
+    return f"{runs['count']:,} of up to {runs['rows_per_run']:,} consecutive rows"
 
 
 def _functions(facts: dict[str, Any]) -> tuple[str, str]:

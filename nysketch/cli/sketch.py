@@ -62,6 +62,13 @@ log = logging.getLogger("nysketch")
     "wide.",
 )
 @click.option(
+    "--runs",
+    type=click.IntRange(min=0),
+    default=64,
+    show_default=True,
+    help="Runs of consecutive rows to keep separate sums for, at most; 0: none.",
+)
+@click.option(
     "--precision",
     type=click.Choice(["float32", "float64"]),
     default="float32",
@@ -107,6 +114,7 @@ def command(
     sample_rows: int | None,
     cells: bool,
     far_rows: int | None,
+    runs: int,
     precision: str,
     threads: int | None,
     batch_rows: int | None,
@@ -133,7 +141,7 @@ def command(
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)
-    pass_options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows)
+    pass_options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows, runs)
     source = (
         open_for_basis(inputs, basis_options, table_options, weights=weights)
         if basis is None
@@ -148,6 +156,7 @@ def command(
         sample_rows=sample_rows,
         cells=cells and (basis_options if basis is None else basis).features == "nystrom",
         far_rows=far_rows,
+        runs=runs,
         threads=threads,
         batch_rows=batch_rows,
         memory=memory,

@@ -7,6 +7,7 @@ reference.py     plain float64: the slow reference (`precision="float64"`), and 
 nearest.py       the nearest landmark of a row, and the sums of its cell
 exponential.py   exp2, cosine and sine that vectorise
 sums.py          sums of a fragment, and of all fragments so far
+runs.py          the same by run of consecutive rows
 shapes.py        how large tiles are
 
 Every value depends on its row and its landmark only, not on where in a tile the row stands, and is added
@@ -23,15 +24,28 @@ from numpy.typing import NDArray
 from nysketch.basis import Basis, NystromBasis
 from nysketch.cells import key_of_distance, numeric_landmarks
 from nysketch.kernels import Gaussian, GaussianSum, Product
+from nysketch.runs import place_of_input
 from nysketch.samples import RowSample
 from nysketch.tiles.dealing import deal_blocks, find_sample
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.general import GeneralTiles
 from nysketch.tiles.nearest import add_to_cells
 from nysketch.tiles.reference import Reference
+from nysketch.tiles.runs import FragmentRuns, LongRuns, RunningRuns, RunsByRow, ShortRuns
 from nysketch.tiles.sums import FragmentCells, FragmentSums, RunningCells, RunningSums
 
-__all__ = ["FragmentCells", "FragmentSums", "RowSummer", "RunningCells", "RunningSums", "Workspace"]
+__all__ = [
+    "FragmentCells",
+    "FragmentRuns",
+    "FragmentSums",
+    "LongRuns",
+    "RowSummer",
+    "RunningCells",
+    "RunningRuns",
+    "RunningSums",
+    "ShortRuns",
+    "Workspace",
+]
 
 Floats = NDArray[np.float64]
 
@@ -51,8 +65,9 @@ class Evaluator(Protocol):
         weights: Floats,
         sums: Floats,
         ws: Any,
+        runs: RunsByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks."""
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
         ...
 
     def ordered(self, sums: Floats) -> Floats:
@@ -128,6 +143,24 @@ class RowSummer:
         """Return cells to add to, if they are wanted and there are any."""
         return None if self._finder is None else FragmentCells(self.basis.m, self.basis.d)
 
+    def no_runs(
+        self, level: int, into: FragmentSums, *, first_row: int, rows: int, chunk_rows: int
+    ) -> LongRuns | ShortRuns | None:
+        """Return runs to add so many rows to, besides the sums of their fragment."""
+        if not rows:
+            return None
+        alone = first_row >> level == (first_row + rows - 1) >> level
+        if alone or 1 << level >= chunk_rows:
+            return LongRuns(level, first_row, into, into if alone else self.zeros())
+        return ShortRuns(level, first_row, rows, len(self._evaluators), self.basis.m)
+
+    def runs(self, of: LongRuns | ShortRuns, *, key: int) -> FragmentRuns:
+        """Return all runs of a fragment, once its rows were added."""
+        rows, weights, values = of.finished()
+        numbers = np.arange(of.first, of.first + len(rows))
+        where = np.stack([np.full(len(rows), place_of_input(key)), numbers], axis=1)
+        return FragmentRuns(of.level, where, rows, weights, self._ordered(values))
+
     def add(
         self,
         first_row: int,
@@ -138,8 +171,14 @@ class RowSummer:
         ws: Workspace,
         *,
         key: int = 0,
+        runs: LongRuns | ShortRuns | None = None,
     ) -> None:
-        """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks."""
+        """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks.
+
+        With long runs, all of these rows must be in one.
+        """
+        if isinstance(runs, LongRuns):
+            into = runs.sums_from(first_row)
         seed = np.uint64((self._seed + key) % 2**64)
         count = deal_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
         ws.count = count
@@ -149,8 +188,15 @@ class RowSummer:
         if weights is not None:
             row_weights = weights[order]
             into.weights += np.bincount(block_of, row_weights, minlength=self.blocks)
-        for evaluator, sums, part in zip(self._evaluators, into.values, ws.parts, strict=True):
-            evaluator.add(rows, order, block_of, row_weights, sums, part)
+        by_row: list[RunsByRow | None] = [None] * len(self._evaluators)
+        if isinstance(runs, ShortRuns):
+            run_of = ((first_row + order) >> runs.level) - runs.first
+            runs.rows += np.bincount(run_of, minlength=len(runs.rows))
+            if weights is not None:
+                runs.weights += np.bincount(run_of, row_weights, minlength=len(runs.rows))
+            by_row = [RunsByRow(run_of, values) for values in runs.values]
+        for evaluator, sums, part, run in zip(self._evaluators, into.values, ws.parts, by_row, strict=True):
+            evaluator.add(rows, order, block_of, row_weights, sums, part, run)
 
     def add_cells(self, rows: Floats, weights: Floats | None, into: FragmentCells, ws: Workspace) -> None:
         """Add the rows that were last given to `add` to their cells."""
@@ -217,5 +263,9 @@ class RowSummer:
 
     def sums(self, of: FragmentSums) -> Floats:
         """Return blocks × functions, in the order of the basis."""
-        parts = [e.ordered(sums) for e, sums in zip(self._evaluators, of.values, strict=True)]
+        return self._ordered(of.values)
+
+    def _ordered(self, values: list[Floats]) -> Floats:
+        """Return such values, of one array for each evaluator, in the order of the basis."""
+        parts = [e.ordered(sums) for e, sums in zip(self._evaluators, values, strict=True)]
         return parts[0] if len(parts) == 1 else np.asarray(sum(parts)) / len(parts)

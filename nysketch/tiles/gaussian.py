@@ -25,6 +25,7 @@ from nysketch.basis import NystromBasis
 from nysketch.compiled import FAST, compiled
 from nysketch.tiles.exponential import LOWEST, exp2
 from nysketch.tiles.nearest import NearestLandmarks, Search
+from nysketch.tiles.runs import RunsByRow
 from nysketch.tiles.shapes import tile_rows_for
 
 Floats = NDArray[np.float64]
@@ -110,8 +111,58 @@ def _add_tile(tile, block_of, weights, sums):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponents, sums):  # type: ignore[no-untyped-def]
-    """Add the kernel values at the landmarks `far` (d × m), from differences in float64."""
+def _add_row(row, weight, total):  # type: ignore[no-untyped-def]
+    for j in range(len(row)):
+        total[j] += weight * row[j]
+
+
+@compiled(fastmath=FAST)
+def _add_tile_twice(tile, block_of, run_of, weights, sums, run_sums):  # type: ignore[no-untyped-def]
+    """Do what `_add_tile` does, and add every row to the sums of its run as well."""
+    count, m = len(block_of), tile.shape[1]
+    i = 0
+    while i < count:
+        total, run = sums[block_of[i]], run_sums[run_of[i]]
+        if i + 4 <= count and block_of[i + 3] == block_of[i]:
+            a, b, c, d = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
+            wa, wb, wc, wd = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+            _exp2_in_place(a)
+            _exp2_in_place(b)
+            _exp2_in_place(c)
+            _exp2_in_place(d)
+            # Rows of a block are in the order of their numbers: four are in one run if the outer two are.
+            if run_of[i + 3] == run_of[i]:
+                for j in range(m):
+                    value = (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
+                    total[j] += value
+                    run[j] += value
+            else:
+                for j in range(m):
+                    total[j] += (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
+                _add_row(a, wa, run)
+                _add_row(b, wb, run_sums[run_of[i + 1]])
+                _add_row(c, wc, run_sums[run_of[i + 2]])
+                _add_row(d, wd, run_sums[run_of[i + 3]])
+            i += 4
+        else:
+            a = tile[i]
+            wa = weights[i]
+            _exp2_in_place(a)
+            for j in range(m):
+                value = wa * a[j]
+                total[j] += value
+                run[j] += value
+            i += 1
+
+
+@compiled(fastmath=FAST)
+def _add_far(  # type: ignore[no-untyped-def]
+    rows, order, count, shift, factor, far, block_of, weights, exponents, sums, run_of, run_sums
+):
+    """Add the kernel values at the landmarks `far` (d × m), from differences in float64.
+
+    Also to the sums of runs, if there are any.
+    """
     m = far.shape[1]
     for p in range(count):
         exponents[:] = 0.0
@@ -124,7 +175,10 @@ def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponent
         total = sums[block_of[p]]
         weight = weights[p]
         for j in range(m):
-            total[j] += weight * exp2(max(np.float32(0.5 * exponents[j]), LOWEST))
+            exponents[j] = exp2(max(np.float32(0.5 * exponents[j]), LOWEST))
+        _add_row(exponents, weight, total)
+        if len(run_sums) > 0:
+            _add_row(exponents, weight, run_sums[run_of[p]])
 
 
 class _Workspace:
@@ -201,15 +255,18 @@ class GaussianTiles:
         weights: Floats,
         sums: Floats,
         ws: _Workspace,
+        runs: RunsByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks."""
-        near_sums, far_sums = sums[:, : len(self.near)], sums[:, len(self.near) :]
-        if len(self.near):
-            self._add_near(rows, order, block_of, weights, near_sums, ws)
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
+        run_of, run_sums = (block_of, sums[:0]) if runs is None else runs
+        near = len(self.near)
+        if near:
+            by_run = RunsByRow(run_of, run_sums[:, :near])
+            self._add_near(rows, order, block_of, weights, sums[:, :near], ws, by_run)
         if len(self.far):
             _add_far(
                 rows, order, len(order), self._shift, self._factor, self._far_matrix,
-                block_of, weights, ws.exponents, far_sums,
+                block_of, weights, ws.exponents, sums[:, near:], run_of, run_sums[:, near:],
             )  # fmt: skip
 
     def _add_near(
@@ -220,6 +277,7 @@ class GaussianTiles:
         weights: Floats,
         sums: Floats,
         ws: _Workspace,
+        runs: RunsByRow,
     ) -> None:
         half_norms = self._pack(rows, order, ws)
         factors = weights * np.exp2(-half_norms)
@@ -227,7 +285,10 @@ class GaussianTiles:
         for part in self._tiles(rows, order, half_norms, ws):
             if long:
                 _blank_long_rows(ws.tile, half_norms[part])
-            _add_tile(ws.tile, block_of[part], factors[part], sums)
+            if len(runs.sums):
+                _add_tile_twice(ws.tile, block_of[part], runs.run_of[part], factors[part], sums, runs.sums)
+            else:
+                _add_tile(ws.tile, block_of[part], factors[part], sums)
 
     def find(self, rows: Floats, order: NDArray[np.int64], ws: _Workspace) -> None:
         """Find the nearest landmarks of the rows `order`, and add nothing."""

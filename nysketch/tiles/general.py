@@ -31,6 +31,7 @@ from nysketch.kernels import (
 from nysketch.kernels.dot import unit_rows
 from nysketch.kernels.radial import ROOT3, ROOT5
 from nysketch.tiles.exponential import cosine_of_turns, exp2, sine_of_turns
+from nysketch.tiles.runs import RunsByRow
 from nysketch.tiles.shapes import tile_rows_for
 
 Floats = NDArray[np.float64]
@@ -327,14 +328,18 @@ class GeneralTiles:
         weights: Floats,
         sums: Floats,
         ws: _Workspace,
+        runs: RunsByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks."""
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
         step = self.tile_rows
         for start in range(0, len(order), step):
             stop = min(start + step, len(order))
             _scale(rows, order[start:stop], self._basis.center, self._basis.scale, ws.scaled)
             # Always a whole tile, whatever is left of the last one in it: see gaussian.py.
-            _add_values(ws.values(ws.scaled), block_of[start:stop], weights[start:stop], sums)
+            tile = ws.values(ws.scaled)
+            _add_values(tile, block_of[start:stop], weights[start:stop], sums)
+            if runs is not None:
+                _add_values(tile, runs.run_of[start:stop], weights[start:stop], runs.sums)
 
     def ordered(self, sums: Floats) -> Floats:
         """Return the sums in the order of the basis, which is theirs."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Basis
+from nysketch.tiles.runs import RunsByRow
 from nysketch.tiles.shapes import tile_rows_for
 
 Floats = NDArray[np.float64]
@@ -34,14 +35,17 @@ class Reference:
         weights: Floats,
         sums: Floats,
         ws: None,
+        runs: RunsByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks."""
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
         for start in range(0, len(order), self._step):
             part = slice(start, start + self._step)
             with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
                 values = self._basis.values(rows[order[part]])
                 values *= weights[part, None]
                 np.add.at(sums, block_of[part], values)
+                if runs is not None:
+                    np.add.at(runs.sums, runs.run_of[part], values)
 
     def ordered(self, sums: Floats) -> Floats:
         """Return the sums in the order of the basis, which is theirs."""

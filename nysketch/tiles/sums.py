@@ -1,4 +1,4 @@
-"""Sums of one fragment and of all fragments so far, by block and by cell."""
+"""Sums of one fragment and of all fragments so far, by block and by cell; by run they are in runs.py."""
 
 from __future__ import annotations
 
@@ -34,6 +34,31 @@ def _add_on_grid(terms, grid, high, low):  # type: ignore[no-untyped-def]
             low[i, j] = error + 0.0
 
 
+@compiled()
+def add_some_on_grid(terms, slots, grid, high, low):  # type: ignore[no-untyped-def]
+    """Do the same, but add row i of the terms to row `slots[i]` of the sums."""
+    for i in range(terms.shape[0]):
+        to_high, to_low = high[slots[i]], low[slots[i]]
+        for j in range(terms.shape[1]):
+            term = np.rint(terms[i, j] / grid[j]) * grid[j]
+            total, error = _two_sum(to_high[j], term)
+            total, error = _two_sum(total, error + to_low[j])
+            to_high[j] = total + 0.0
+            to_low[j] = error + 0.0
+
+
+@compiled()
+def _move(sums, rows, into, total):  # type: ignore[no-untyped-def]
+    """Move the sums of all blocks that have rows into another array, and add them to `total`."""
+    for block in range(len(rows)):
+        if rows[block]:
+            source, target = sums[block], into[block]
+            for j in range(len(total)):
+                target[j] += source[j]
+                total[j] += source[j]
+                source[j] = 0.0
+
+
 class FragmentSums:
     """Values, row counts and (where rows have them) weights by block, while a fragment is read.
 
@@ -45,6 +70,33 @@ class FragmentSums:
         self.rows = np.zeros(blocks, np.int64)
         self.weights = np.zeros(blocks)
 
+    def totals(self) -> list[Floats]:
+        """Return the sums of the values over all blocks."""
+        with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
+            return [values.sum(axis=0) for values in self.values]
+
+    def move_into(self, other: FragmentSums) -> list[Floats]:
+        """Add everything to other sums, so that nothing is left here; return the totals."""
+        totals = [np.zeros(values.shape[1]) for values in self.values]
+        for values, into, total in zip(self.values, other.values, totals, strict=True):
+            _move(values, self.rows, into, total)
+        other.rows += self.rows
+        other.weights += self.weights
+        self.rows[:], self.weights[:] = 0, 0.0
+        return totals
+
+
+def grid_of(grid_exponent: int, m: int, magnitudes: Floats | None) -> Floats:
+    """Return the grid of each column: for values of other magnitudes than 1, so many times coarser."""
+    larger = 0 if magnitudes is None else np.frexp(magnitudes)[1] - 1
+    return np.asarray(np.ldexp(np.ones(m), grid_exponent + larger))
+
+
+def can_hold(sums: Floats, grid: Floats) -> bool:
+    """Tell whether sums of a fragment can be added exactly; beyond that, order would show."""
+    # Half of what exact.py promises leaves room for other fragments.
+    return bool((np.abs(sums) <= 2.0**104 * grid).all())
+
 
 class RunningSums:
     """The sums over all fragments so far; `add` is exact, so their order does not matter."""
@@ -52,16 +104,14 @@ class RunningSums:
     def __init__(self, start: BlockSums, grid_exponent: int, magnitudes: Floats | None = None) -> None:
         """Add on this grid; for values of other magnitudes than 1, on one that is so many times coarser."""
         self._grid_exponent = grid_exponent
-        larger = 0 if magnitudes is None else np.frexp(magnitudes)[1] - 1
-        self._grid = np.ldexp(np.ones(start.shape[1]), grid_exponent + larger)
+        self._grid = grid_of(grid_exponent, start.shape[1], magnitudes)
         self._high, self._low = start.sums.high.copy(), start.sums.low.copy()
         self._rows = start.rows.copy()
         self._weights = start.weights
 
     def holds(self, kernel_sums: Floats) -> bool:
         """Tell whether the sums of a fragment can be added exactly; beyond that, order would show."""
-        # Half of what exact.py promises leaves room for other fragments.
-        return bool((np.abs(kernel_sums) <= 2.0**104 * self._grid).all())
+        return can_hold(kernel_sums, self._grid)
 
     def add(self, kernel_sums: Floats, rows: NDArray[np.int64], weights: Floats) -> None:
         """Add the sums of one fragment."""

@@ -79,12 +79,12 @@ def no_landmarks(metadata, arrays):
     arrays["basis.landmarks"] = np.zeros((0, 2))
     arrays["blocks.sums"] = np.zeros((4, 0))
     arrays.pop("blocks.sums.low", None)
-    no_cells(metadata, arrays)
+    only_blocks(metadata, arrays)
 
 
-def no_cells(metadata, arrays):
-    metadata["cells"] = None
-    for name in [name for name in arrays if name.startswith(("cells", "far"))]:
+def only_blocks(metadata, arrays):
+    metadata["cells"] = metadata["runs"] = None
+    for name in [name for name in arrays if name.startswith(("cells", "far", "runs"))]:
         del arrays[name]
 
 
@@ -93,7 +93,7 @@ def no_blocks(metadata, arrays):
     arrays["blocks.weights"] = np.zeros(0)
     for name in ("blocks.sums.low", "blocks.weights.low"):
         arrays.pop(name, None)
-    no_cells(metadata, arrays)
+    only_blocks(metadata, arrays)
 
 
 def no_features(metadata, arrays):
@@ -101,7 +101,7 @@ def no_features(metadata, arrays):
     arrays["basis.landmarks"] = np.zeros((8, 0))
     for name in ("basis.center", "basis.scale", "columns.lower", "columns.upper"):
         arrays[name] = np.zeros(0)
-    no_cells(metadata, arrays)
+    only_blocks(metadata, arrays)
 
 
 def another_row(metadata, arrays):
@@ -136,6 +136,42 @@ def farther_than_far(metadata, arrays):
 def cells_of(change):
     def forge(metadata, arrays):
         metadata["cells"] = change(metadata["cells"])
+
+    return forge
+
+
+def another_run(metadata, arrays):
+    """All rows of a run are in another one, but not its sums."""
+    arrays["runs.rows"][1] += arrays["runs.rows"][0]
+    arrays["runs.rows"][0] = 0
+
+
+def weightless_run(metadata, arrays):
+    """All weight of a run is in another one: the sum is right."""
+    arrays["runs.weights"][1] += 2 * arrays["runs.weights"][0]
+    arrays["runs.weights"][0] *= -1
+    arrays.pop("runs.weights.low", None)
+
+
+def runs_of_whole_inputs(metadata, arrays):
+    """A level beyond that of rows, where these addresses cannot be."""
+    metadata["runs"]["level"] = 49
+
+
+def same_run_twice(metadata, arrays):
+    arrays["runs.where"][1] = arrays["runs.where"][0]
+
+
+def low_of_runs(value):
+    def forge(metadata, arrays):
+        arrays["runs.sums.low"] = np.full_like(arrays["runs.sums"], value)
+
+    return forge
+
+
+def runs_of(change):
+    def forge(metadata, arrays):
+        metadata["runs"] = change(metadata["runs"])
 
     return forge
 
@@ -384,6 +420,61 @@ FORGERIES = {
     "far rows in cell 1e300": fill("far.rows", 1e300),
     "far weights missing": without("far.weights"),
     "far weights negative": fill("far.weights", -1.0),
+    "runs where negative": fill("runs.where", -1),
+    "runs where beyond all inputs": array("runs.where", lambda a: np.add(a, [2**62, 0])),
+    "runs where beyond all rows": array("runs.where", lambda a: np.add(a, [0, 2**44])),
+    "runs where out of order": array("runs.where", lambda a: a[::-1].copy()),
+    "runs where twice": same_run_twice,
+    "runs where as floats": array("runs.where", lambda a: a.astype(np.float64)),
+    "runs where flat": array("runs.where", lambda a: a.reshape(-1)),
+    "runs where narrow": array("runs.where", lambda a: a[:, :1].copy()),
+    "runs where fewer": array("runs.where", lambda a: a[:-1]),
+    "runs where missing": without("runs.where"),
+    "runs rows negative": fill("runs.rows", -1),
+    "runs rows more": array("runs.rows", lambda a: a + 1),
+    "runs rows that overflow": array("runs.rows", lambda a: np.full_like(a, 2**62)),
+    "runs rows as floats": array("runs.rows", lambda a: a.astype(np.float64)),
+    "runs rows fewer": array("runs.rows", lambda a: a[:-1]),
+    "runs rows elsewhere": another_run,
+    "runs rows missing": without("runs.rows"),
+    "runs sums NaN": fill("runs.sums", np.nan),
+    "runs sums inf": fill("runs.sums", np.inf),
+    "runs sums float32": array("runs.sums", lambda a: a.astype(np.float32)),
+    "runs sums transposed": array("runs.sums", lambda a: a.T.copy()),
+    "runs sums flat": array("runs.sums", lambda a: a.reshape(-1)),
+    "runs sums 0-d": array("runs.sums", lambda a: np.float64(1.0).reshape(())),
+    "runs sums fewer": array("runs.sums", lambda a: a[:-1]),
+    "runs sums missing": without("runs.sums"),
+    "runs low NaN": low_of_runs(np.nan),
+    "runs low large": low_of_runs(1.0),
+    "runs low zero": low_of_runs(0.0),
+    "runs weights NaN": fill("runs.weights", np.nan),
+    "runs weights negative": weightless_run,
+    "runs weights doubled": array("runs.weights", lambda a: 2 * a),
+    "runs weights fewer": array("runs.weights", lambda a: a[:-1]),
+    "runs weights 0-d": array("runs.weights", lambda a: a[0].reshape(())),
+    "runs weights missing": without("runs.weights"),
+    "runs none": put("runs", value=None),
+    "runs missing": drop("runs"),
+    "runs list": put("runs", value=[64, 4]),
+    "runs text": put("runs", value="none"),
+    "runs with more": runs_of(lambda runs: runs | {"more": 1}),
+    "runs capacity 0": put("runs", "capacity", value=0),
+    "runs capacity small": put("runs", "capacity", value=3),
+    "runs capacity huge": put("runs", "capacity", value=2**20),
+    "runs capacity true": put("runs", "capacity", value=True),
+    "runs capacity 64.0": put("runs", "capacity", value=64.0),
+    "runs capacity missing": drop("runs", "capacity"),
+    "runs level 3": put("runs", "level", value=3),
+    "runs level 111": put("runs", "level", value=111),
+    "runs level huge": put("runs", "level", value=10**30),
+    "runs level text": put("runs", "level", value="4"),
+    "runs level 4.0": put("runs", "level", value=4.0),
+    "runs level of whole inputs": runs_of_whole_inputs,
+    "runs level of fewer rows": put("runs", "level", value=45),
+    "runs level missing": drop("runs", "level"),
+    "settings runs text": put("settings", "runs", value="64"),
+    "settings runs negative": put("settings", "runs", value=-1),
     "settings cells 1": put("settings", "cells", value=1),
     "settings far rows text": put("settings", "far_rows", value="5"),
     "settings far rows negative": put("settings", "far_rows", value=-1),

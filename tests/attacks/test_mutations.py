@@ -12,7 +12,7 @@ from nysketch.errors import CorruptSketchError
 from tests.attacks.forgeries import BASIS_FORGERIES, FORGERIES, FOURIER_FORGERIES, TEXT_FORGERIES
 from tests.helpers import canonical, seal, small_sketch, unseal
 
-ARCHIVES = Path(__file__).parents[1] / "archives" / "v3"
+ARCHIVES = Path(__file__).parents[1] / "archives" / "v4"
 
 
 @pytest.fixture(scope="module")
