@@ -22,6 +22,7 @@ _HOME = {
     "Sketch": "nysketch.sketches",
     "SketchedGaussianMixture": "nysketch.estimators",
     "SketchedKMeans": "nysketch.estimators",
+    "compare": "nysketch.comparing",
     "learn_gmm": "nysketch.learning",
     "learn_kmeans": "nysketch.learning",
     "load": "nysketch.fileformat",
@@ -39,6 +40,7 @@ __all__ = [
     "SketchedGaussianMixture",
     "SketchedKMeans",
     "__version__",
+    "compare",
     "learn_gmm",
     "learn_kmeans",
     "load",
@@ -50,6 +52,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from nysketch.basis import Basis, Column
+    from nysketch.comparing import compare
     from nysketch.errors import NysketchError
     from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans
     from nysketch.fileformat import load, save

@@ -18,6 +18,7 @@ one message and the exit code (``nysketch/cli/__init__.py``). Two more exit code
 from __future__ import annotations
 
 EXIT_INPUTS_SKIPPED = 6
+EXIT_ALARM = 7
 
 
 class NysketchError(Exception):

@@ -6,6 +6,7 @@ it was obtained and how good it is, as far as a sketch can tell.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -23,6 +24,9 @@ from nysketch.decode.mixtures import COVARIANCES
 from nysketch.errors import UsageError
 from nysketch.models import KMeansModel, MixtureModel
 from nysketch.sketches import Sketch
+from nysketch.trimming import Trimmed, trimmed
+
+log = logging.getLogger("nysketch")
 
 Floats = NDArray[np.float64]
 Model = KMeansModel | MixtureModel
@@ -44,8 +48,10 @@ class Learner:
         decoder: str = AUTO,
         trials: int | None = None,
         seed: int = 0,
+        robust: int | None = None,
         progress: Progress | None = None,
     ) -> None:
+        """Learn from the kernel sums of blocks that agree if `robust`, a number of groups, is given."""
         require_seed(seed)
         if decoder != AUTO and decoder not in DECODERS:
             raise UsageError(f"decoder must be one of {', '.join([AUTO, *DECODERS])}, not {decoder!r}")
@@ -53,7 +59,15 @@ class Learner:
             raise UsageError(f"covariance must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
         if trials is not None and trials < 1:
             raise UsageError(f"the number of trials must be at least 1, not {trials}")
-        self._evidence = Evidence(sketch)
+        self._trimmed = None if robust is None else trimmed(sketch, robust, seed=seed)
+        if self._trimmed is not None:
+            _warn_if_overwhelmed(self._trimmed)
+            sketch = self._trimmed.sketch
+            if decoder == "cells":
+                raise UsageError(
+                    "bad rows are in the cells, too: --robust learns without them. Leave out --decoder"
+                )
+        self._evidence = Evidence(sketch, cautious=robust is not None)
         self._judge = Judge(self._evidence, covariance, seed)
         self._covariance, self._decoder, self._trials, self._seed = covariance, decoder, trials, seed
         self._progress = progress
@@ -113,6 +127,7 @@ class Learner:
             "decoder": best.decoder,
             "judged_by": self._judge.judged_by,
             "objective": best.scores.objective,
+            "robust": None if self._trimmed is None else self._trimmed.describe(),
             "rows": sketch.rows,
             "seed": self._seed,
             "total_weight": sketch.total_weight,
@@ -150,6 +165,16 @@ class Learner:
         each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self._covariance]
         n = self._judge.independent_rows
         return -2 * n * mean_log_likelihood + (k - 1 + k * (d + each)) * math.log(n)
+
+
+def _warn_if_overwhelmed(found: Trimmed) -> None:
+    if found.overwhelmed:
+        log.warning(
+            "%d blocks of rows disagree wildly with the others: too many for a median of %d groups, so the "
+            "model may be that of bad rows. Use more groups (--robust), or sketch with more --blocks",
+            len(found.left_out),
+            found.groups,
+        )
 
 
 def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = None) -> dict[str, Any]:

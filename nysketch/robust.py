@@ -22,21 +22,21 @@ Indices = NDArray[np.int64]
 FEWEST_GROUPS = 3
 _STEPS = 16  # groups are drawn anew at each of them
 _REGROUPINGS = 16
-# A block is wild if its distance from the centre is above the median by so many deviations; of normal
-# distances, one in 10¹⁵ is.
-_WILD = 8.0
+# A block is wild if its distance from the centre is above the median by so many deviations: in one of 100
+# comparisons without any bad rows, for a single feature, and hardly ever for more.
+_WILD = 6.0
 # Or if it is so many times farther than a quarter of all blocks: of normal numbers, one in 10⁹ is.
 _FAR = 19.0
 
 
-def require_groups(groups: int, blocks: int, name: str) -> None:
+def require_groups(groups: int, blocks: int, name: str, kind: str = "blocks") -> None:
     """Raise a UsageError unless so many blocks can make so many groups."""
     if groups < FEWEST_GROUPS:
         raise UsageError(f"a median needs at least {FEWEST_GROUPS} groups of rows, not {groups}")
     if groups > blocks:
         raise UsageError(
-            f"{name}: has {blocks} blocks of rows, too few for {groups} groups. Use a smaller --robust, "
-            "or sketch with more --blocks"
+            f"{name}: has {blocks} {kind} of rows, too few for {groups} groups. Use a smaller --robust, "
+            f"or sketch with more --{kind}"
         )
 
 

@@ -8,7 +8,7 @@ which case rows are taken to be independent, or runs of consecutive rows, which 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,17 +29,25 @@ _STEP = 4096
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Sums over blocks of rows: of the features (blocks × r), and of the weights of the rows (blocks)."""
+    """Sums over blocks of rows: of the features (blocks × r), and of the weights of the rows (blocks).
+
+    `numbers` is what the blocks are called where they come from.
+    """
 
     sums: Floats
     weights: Floats
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if len(self.numbers) != len(self.weights):
+            object.__setattr__(self, "numbers", np.arange(len(self.weights)))
 
     @classmethod
     def of(cls, sums: Floats, weights: Any) -> Blocks:
         """Return the blocks that have any weight."""
         weights = np.asarray(weights, np.float64)
-        some = weights > 0
-        return cls(sums[some], weights[some])
+        some = np.flatnonzero(weights > 0)
+        return cls(sums[some], weights[some], some)
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -61,14 +69,14 @@ class Blocks:
 
     def only(self, chosen: NDArray[Any]) -> Blocks:
         """Return some of the blocks."""
-        return Blocks(self.sums[chosen], self.weights[chosen])
+        return Blocks(self.sums[chosen], self.weights[chosen], self.numbers[chosen])
 
     def grouped(self, labels: NDArray[np.int64]) -> Blocks:
         """Return the blocks put together by their labels, 0 to the largest."""
         weights = np.bincount(labels, self.weights).astype(np.float64)
         sums = np.zeros((len(weights), self.sums.shape[1]))
         np.add.at(sums, labels, self.sums)
-        return Blocks(sums, weights)
+        return Blocks.of(sums, weights)
 
     def regrouped(self, size: int) -> Blocks:
         """Return `size` blocks each put together; what is left over joins the others, one by one."""
@@ -88,6 +96,24 @@ class Blocks:
     def row_variance(self) -> float:
         """Return the trace of the covariance of a single row, if rows are independent: weight for weight."""
         return float((self.deviations() ** 2).sum()) * self.weight
+
+
+def uncorrelated(runs: Blocks) -> Blocks:
+    """Put neighbouring runs together while they resemble each other more than others do."""
+    while len(runs) >= 2 * FEWEST_BLOCKS:
+        deviations = runs.deviations()
+        products = deviations @ deviations.T
+        neighbours = np.diag(products, 1)
+        others = np.triu(products, 2)[np.triu_indices(len(runs), 2)]
+        # Of independent runs, products are as often negative as positive.
+        if neighbours.sum() <= _ALIKE * math.sqrt(len(neighbours) * float((others**2).mean())):
+            break
+        runs = runs.grouped(np.arange(len(runs)) // 2)
+    return runs
+
+
+# Neighbours are alike if the sum of their products is so many standard errors above 0.
+_ALIKE = 2.0
 
 
 @dataclass(frozen=True)

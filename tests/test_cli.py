@@ -118,6 +118,7 @@ JSON_COMMANDS = {
     "learn": ["kmeans", "a.nysk", "-k", "2", "-o", "{out}.json"],
     "assign": ["model.json", "a.parquet", "-o", "{out}.parquet"],
     "score": ["model.json", "a.parquet"],
+    "compare": ["a.nysk", "b.nysk"],
     "export": ["a.nysk", "-o", "{out}.npz"],
 }
 

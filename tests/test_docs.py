@@ -53,7 +53,7 @@ def test_the_shell_example_of_the_readme_runs(tmp_path):
     text = (ROOT / "README.md").read_text()
     section = text[text.index("## Sixty seconds") : text.index("The same in Python")]
     commands = re.findall(r"^\$ (nysketch .*?)(?:\s+#.*)?$", section, re.MULTILINE)
-    assert len(commands) == 11
+    assert len(commands) == 12
     for command in commands:
         line = command.replace("nysketch", f"{sys.executable} -m nysketch", 1)
         subprocess.run(line, shell=True, cwd=tmp_path, check=True, capture_output=True)
@@ -69,7 +69,8 @@ def run_twice(config, *command, cwd):
 
 
 def test_every_example_configuration_is_run_by_a_test():
-    assert {path.name for path in (ROOT / "configs").glob("*.toml")} == {"sketch.toml", "learn.toml"}
+    names = {path.name for path in (ROOT / "configs").glob("*.toml")}
+    assert names == {"sketch.toml", "learn.toml", "compare.toml"}
 
 
 def test_the_example_configuration_of_a_sketch_runs(tmp_path):
@@ -78,6 +79,18 @@ def test_the_example_configuration_of_a_sketch_runs(tmp_path):
     made = nysketch.load(tmp_path / "day.nysk")
     assert made.basis.m == settings["landmarks"]
     assert made.basis.scaling == settings["scale"]
+
+
+def test_the_example_configuration_of_a_comparison_runs(tmp_path):
+    random = np.random.default_rng(0)
+    basis = nysketch.Basis.fit(random.standard_normal((500, 2)), m=20)
+    for name, shift in (("typical", 0), ("today", 0), ("changed", 1)):
+        made = nysketch.sketch(random.standard_normal((2000, 2)) + shift, basis=basis)
+        nysketch.save(made, tmp_path / f"{name}.nysk")
+    run_twice("compare.toml", "compare", "today.nysk", "--reference", "typical.nysk", cwd=tmp_path)
+    with pytest.raises(subprocess.CalledProcessError) as alarm:
+        run_twice("compare.toml", "compare", "changed.nysk", "--reference", "typical.nysk", cwd=tmp_path)
+    assert alarm.value.returncode == 7
 
 
 def test_the_example_configuration_of_learning_runs(tmp_path):

@@ -16,6 +16,7 @@ from nysketch.twosample import (
     dependence,
     exchangeable,
     permutation_test,
+    uncorrelated,
 )
 
 
@@ -198,6 +199,20 @@ def test_dependence_is_measured_against_random_blocks():
     assert serial.ratio == pytest.approx(3, rel=0.3) and serial.found
     ordered = rows[np.argsort(rows[:, 0])]
     assert dependence(blocks_of(ordered, labels), blocks_of(ordered, runs)).ratio > 20
+
+
+def test_runs_that_resemble_their_neighbours_are_put_together():
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(4096, 3))
+    labels = np.arange(4096) // 64
+    kept = [len(uncorrelated(blocks_of(random.normal(size=(4096, 3)), labels))) for _ in range(50)]
+    assert np.mean(np.array(kept) == 64) > 0.85
+    slow = np.zeros_like(noise)
+    for i in range(1, len(noise)):
+        slow[i] = 0.98 * slow[i - 1] + noise[i]
+    fewer = uncorrelated(blocks_of(slow, labels))
+    assert FEWEST_BLOCKS <= len(fewer) <= 32
+    assert np.allclose(fewer.mean, blocks_of(slow, labels).mean)
 
 
 def test_dependence_of_constant_or_too_few_blocks_is_unknown():

@@ -33,6 +33,7 @@ COMMANDS = {
     "learn": "Learn centroids or Gaussian mixtures from sketches, without the data.",
     "assign": "Label every row with its cluster or component of a model.",
     "score": "Measure how well a model describes rows.",
+    "compare": "Tell how far sketches are apart, whether it is chance, and what moved.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
 }
 

@@ -72,6 +72,12 @@ def _shared(command: options.Command) -> options.Command:
     )
     @options.seed
     @click.option(
+        "--robust",
+        type=click.IntRange(min=3),
+        metavar="Q",
+        help="Leave out blocks with bad rows, found by a median over Q groups: fewer than Q/2 such rows.",
+    )
+    @click.option(
         "--refine",
         type=click.IntRange(min=0),
         default=0,
@@ -156,6 +162,7 @@ def _learn(
     decoder: str,
     trials: int | None,
     seed: int,
+    robust: int | None,
     refine: int,
     data: tuple[str, ...],
     table_options: dict[str, Any],
@@ -194,6 +201,7 @@ def _learn(
             decoder=decoder,
             trials=trials,
             seed=seed,
+            robust=robust,
             progress=_counting(learning),
         )
     say_skipped(learned.unreadable)
@@ -258,6 +266,7 @@ _SHOWN = (
     "mean_squared_distance",
     "objective",
     "refined_passes",
+    "robust",
     "rows",
 )
 _JUDGED_BY = {
@@ -287,8 +296,17 @@ def _lines(model: Any) -> list[tuple[str, str]]:
         if facts["certified_log_likelihood"] is not None:
             lines.append(("certified", f"at least {facts['certified_log_likelihood']:.6g}"))
         shares = model.weights
+    if facts.get("robust") is not None:
+        lines.append(("left out", _left_out(facts["robust"])))
     shown = ", ".join(f"{share:.3g}" for share in shares[:12])
     return [*lines, ("shares", shown + (f" and {len(shares) - 12} more" if len(shares) > 12 else ""))]
+
+
+def _left_out(robust: dict[str, Any]) -> str:
+    kind = "random blocks" if robust["blocks"] == "random" else "runs of consecutive rows"
+    numbers = robust["left_out"]
+    listed = f" ({', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''})" if numbers else ""
+    return f"{len(numbers)} {kind}{listed} with {robust['rows_left_out']:,} rows, bad ones among them"
 
 
 def _print_sweep(result: Sweep) -> None:

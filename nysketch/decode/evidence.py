@@ -14,6 +14,7 @@ from nysketch.decode.points import Points, rounded
 from nysketch.decode.quadrature import convex_weights
 from nysketch.errors import UsageError
 from nysketch.sketches import Sketch
+from nysketch.trimming import near
 
 # Rows drawn to start from, and to see how features vary, where the sketch has none.
 _DRAWN_STARTS = 1000
@@ -29,10 +30,10 @@ _LEAST_VARIANCE, _GREATEST_VARIANCE = 1e-6, 4.0
 
 
 class Evidence:
-    """What a sketch says about its rows."""
+    """What a sketch says about its rows; if `cautious`, landmarks far from all others are bad rows."""
 
-    def __init__(self, sketch: Sketch) -> None:
-        self.sketch, self.basis = sketch, sketch.basis
+    def __init__(self, sketch: Sketch, *, cautious: bool = False) -> None:
+        self.sketch, self.basis, self._cautious = sketch, sketch.basis, cautious
         if self.basis.text:
             raise UsageError("clusters and mixtures are learned from numbers, and this sketch is of text")
         means = sketch.mean_kernel()
@@ -81,7 +82,8 @@ class Evidence:
     def support(self) -> Floats:
         """Rows near the data, where searches start: landmarks, or sampled rows, or else drawn ones."""
         if self.landmarks is not None:
-            return np.asarray(self.landmarks.scaled_landmarks)
+            landmarks = np.asarray(self.landmarks.scaled_landmarks)
+            return landmarks[near(landmarks)] if self._cautious else landmarks
         if self.sample is not None:
             return self.sample.means
         return self._blob.draw(_DRAWN_STARTS, np.random.default_rng(0))

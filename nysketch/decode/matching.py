@@ -38,6 +38,9 @@ class Effort:
     tolerance: float
 
 
+# Weights of a mixture sum to about 1; from moments that say nothing, least squares may make anything.
+_MOST_WEIGHT = 1e6
+
 LOOSE = Effort(40, 1e-2)
 TIGHT = Effort(400, 1e-7)
 
@@ -75,6 +78,8 @@ class Matching:
         from scipy.optimize import nnls
 
         weights, _ = nnls(self.features_of(mixture).T, self.target)
+        if not weights.sum() < _MOST_WEIGHT:  # or NaN: to the landmarks, these are all the same
+            weights = np.full(len(mixture), 1 / len(mixture))
         return Mixture(weights, mixture.means, mixture.covariances)
 
     def strongest(self, mixture: Mixture, k: int) -> Mixture:

@@ -1,0 +1,319 @@
+"""`nysketch compare`: how far apart sketches are, whether that is more than chance, and what moved."""
+
+from __future__ import annotations
+
+import logging
+import math
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.errors import EXIT_ALARM, UsageError
+
+if TYPE_CHECKING:
+    from nysketch.comparing import Comparison, Comparisons
+    from nysketch.comparing.explaining import Region, Shift
+    from nysketch.twosample import Distance
+
+log = logging.getLogger("nysketch")
+
+# A matrix with more columns than this is read as a list.
+_WIDEST_MATRIX = 8
+_SHOWN_COLUMNS = 8
+_SHOWN_VALUES = 6
+
+
+@click.command(epilog="\b\nExample: nysketch compare january.nysk february.nysk --alarm")
+@click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True)
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="SKETCH",
+    help="Compare each sketch with this one, instead of all with each other.",
+)
+@click.option("--chain", is_flag=True, help="Compare each sketch with the one before it.")
+@click.option(
+    "--test",
+    type=click.Choice(["auto", "permutation", "bootstrap", "none"]),
+    default="auto",
+    show_default=True,
+    help="How to tell chance: exchange blocks of rows, flip their signs, or what suits the sketches.",
+)
+@click.option(
+    "--permutations",
+    type=click.IntRange(min=1),
+    help="Random draws of the test. Default: 1000, or as many as several comparisons need.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Level: how often the test may reject by chance.",
+)
+@click.option(
+    "--adjust",
+    type=click.Choice(["holm", "bh", "none"]),
+    default="holm",
+    show_default=True,
+    help="P-values of several comparisons: no false rejection, few false ones (bh), or as they are.",
+)
+@click.option(
+    "--blocks",
+    type=click.Choice(["auto", "random", "consecutive"]),
+    default="auto",
+    show_default=True,
+    help="Blocks of rows to test with: random ones take rows as independent, consecutive ones do not.",
+)
+@click.option(
+    "--robust",
+    type=click.IntRange(min=3),
+    metavar="Q",
+    help="MMD as the median over Q groups of blocks: stands fewer than Q/2 bad rows on both sides together.",
+)
+@options.seed
+@click.option("--explain/--no-explain", default=None, help="Say what moved. Default: for two sketches.")
+@click.option("--alarm", is_flag=True, help="Exit with code 7 if any difference is more than chance.")
+@options.as_json
+@options.reporting
+def command(
+    sketches: tuple[str, ...],
+    reference: Path | None,
+    chain: bool,
+    test: str,
+    permutations: int | None,
+    alpha: float,
+    adjust: str,
+    blocks: str,
+    robust: int | None,
+    seed: int,
+    explain: bool | None,
+    alarm: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Compare the sketches SKETCH… by their maximum mean discrepancy (MMD), without the data.
+
+    The MMD is the distance of two mean embeddings: 0 for the same rows, at most 1.41 for kernels between 0
+    and 1. With more than two sketches, all are compared with each other. Sketches must have the same
+    columns, scaling and kernel; at the same basis the test is exact.
+    """
+    from nysketch.comparing import compare_all
+    from nysketch.fileformat import load_sketch
+
+    if chain and reference is not None:
+        raise UsageError("--chain and --reference exclude each other")
+    if alarm and test == "none":
+        raise UsageError("--alarm needs a test: leave out --test none")
+    paths = options.sketch_files(sketches)
+    if reference is not None:
+        paths = [reference, *paths]
+    if len(paths) < 2:
+        raise UsageError("there must be two sketches or more to compare")
+    pairs = list(combinations(range(len(paths)), 2))
+    if reference is not None:
+        pairs = [(0, i) for i in range(1, len(paths))]
+    elif chain:
+        pairs = list(pairwise(range(len(paths))))
+    loaded = [load_sketch(path) for path in paths]
+    with ui.progress_bar("compare", " pairs", quiet=quiet) as progress:
+        found = compare_all(
+            loaded,
+            [str(path) for path in paths],
+            pairs,
+            adjustment=adjust,
+            progress=progress,
+            test=test,
+            permutations=permutations,
+            alpha=alpha,
+            seed=seed,
+            blocks=blocks,
+            robust=robust,
+            explain=len(pairs) == 1 if explain is None else explain,
+        )
+    _warn(found)
+    if as_json:
+        ui.print_json(found.describe())
+    elif len(pairs) == 1:
+        _print_one(found.found[0])
+    else:
+        _print_many(found, matrix=reference is None and not chain and len(paths) <= _WIDEST_MATRIX)
+    return EXIT_ALARM if alarm and found.rejected else 0
+
+
+def _warn(found: Comparisons) -> None:
+    """Say each thing once, also where it is true of many comparisons."""
+    for note in dict.fromkeys(note for comparison in found.found for note in comparison.notes):
+        log.warning("%s", note)
+
+
+def _print_one(found: Comparison) -> None:
+    ui.echo(f"{found.names[0]} and {found.names[1]}")
+    ui.print_fields((f"  {name}", value) for name, value in _fields(found))
+    explanation = found.explanation
+    if explanation is None:
+        return
+    if explanation.shifts:
+        whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
+        click.echo(f"\ncolumns, by how much their mean moved in standard deviations ({whose})")
+        _print_shifts(explanation.shifts)
+    for name, regions in zip(
+        found.names, (explanation.more_in_first, explanation.more_in_second), strict=True
+    ):
+        if regions:
+            click.echo()
+            ui.echo(f"more of {name} than of the other is near")
+            _print_regions(regions, [shift.feature for shift in explanation.shifts])
+
+
+def _fields(found: Comparison) -> list[tuple[str, str]]:
+    distance, verdict = found.distance, found.verdict
+    fields = [
+        ("rows", f"{found.rows[0]:,} and {found.rows[1]:,}"),
+        ("MMD", f"{distance.mmd:.4g}{_error(distance.standard_error)}"),
+        ("squared", f"{distance.squared:.4g}" + _unbiased(distance)),
+    ]
+    if found.robustness is not None:
+        median = found.robustness.median
+        fields += [
+            ("median MMD", f"{median.value:.4g} over {median.groups} groups of all blocks"),
+            ("left out", _left_out(found)),
+        ]
+    ratios = [None if d is None else f"{d.ratio:.3g}" for d in found.dependences]
+    if None not in ratios:
+        fields.append(
+            ("order of rows", f"variance ratio {ratios[0]} and {ratios[1]}; 1 if rows are independent")
+        )
+    if verdict is None:
+        return [*fields, ("test", "none")]
+    how = {"permutation": "permutation", "bootstrap": "multiplier bootstrap"}[verdict.test]
+    kind = "random blocks" if found.blocks == "random" else "runs of consecutive rows"
+    counts = f"{verdict.blocks[0]} and {verdict.blocks[1]} {kind}"
+    return [
+        *fields,
+        ("test", f"{how} of {counts}, {verdict.permutations:,} draws"),
+        ("p-value", f"{verdict.p_value:.4g}; rejected beyond an MMD of {verdict.threshold:.4g}"),
+        ("verdict", f"{_verdict(found)} at level {found.alpha:g}"),
+    ]
+
+
+def _error(value: float) -> str:
+    return f" ± {value:.2g}" if math.isfinite(value) else ""
+
+
+def _unbiased(distance: Distance) -> str:
+    if not math.isfinite(distance.squared_unbiased):
+        return ""
+    return f"; without the bias of sampling {distance.squared_unbiased:.4g}{_error(distance.squared_se)}"
+
+
+def _verdict(found: Comparison) -> str:
+    return "different" if found.rejected else "no difference beyond chance"
+
+
+def _left_out(found: Comparison) -> str:
+    assert found.robustness is not None
+    kind = "blocks" if found.blocks == "random" else "runs"
+    parts = []
+    for name, numbers in zip(found.names, found.robustness.left_out, strict=True):
+        listed = ", ".join(map(str, numbers[:12])) + (" …" if len(numbers) > 12 else "")
+        parts.append(f"{len(numbers)} {kind} of {name}" + (f" ({listed})" if numbers else ""))
+    return "; ".join(parts)
+
+
+def _print_shifts(shifts: list[Shift]) -> None:
+    rows = [
+        [
+            shift.feature,
+            "was constant" if shift.shift is None else f"{shift.shift:+.3g}",
+            "" if shift.standard_error is None else f"{shift.standard_error:.2g}",
+            f"{shift.means[0]:.5g}",
+            f"{shift.means[1]:.5g}",
+            "" if shift.spread is None else f"{shift.spread:.3g}",
+        ]
+        for shift in shifts[:_SHOWN_COLUMNS]
+    ]
+    ui.print_table(["name", "shift", "error", "mean of first", "of second", "spread ratio"], rows)
+    if len(shifts) > _SHOWN_COLUMNS:
+        ui.echo(f"  and {len(shifts) - _SHOWN_COLUMNS:,} more")
+
+
+def _print_regions(regions: list[Region], order: list[str]) -> None:
+    """Print landmarks by the columns that moved most."""
+    for region in regions:
+        names = [name for name in order if name in region.landmark] or list(region.landmark)
+        values = ", ".join(f"{name} {_value(region.landmark[name])}" for name in names[:_SHOWN_VALUES])
+        more = (
+            f" and {len(region.landmark) - _SHOWN_VALUES} more"
+            if len(region.landmark) > _SHOWN_VALUES
+            else ""
+        )
+        z = "" if region.z is None else f", {abs(region.z):.1f} standard errors"
+        ui.echo(f"  {values}{more}  (mean kernel {region.values[0]:.3g} and {region.values[1]:.3g}{z})")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:40] + "…")
+    if isinstance(value, list):
+        return "[" + ", ".join(f"{x:.4g}" for x in value[:3]) + (", …]" if len(value) > 3 else "]")
+    return f"{value:.4g}"
+
+
+def _print_many(found: Comparisons, *, matrix: bool) -> None:
+    if matrix:
+        _print_matrix(found)
+    else:
+        _print_list(found)
+    tested = [comparison for comparison in found.found if comparison.verdict is not None]
+    if tested:
+        how = {"holm": "Holm's", "bh": "Benjamini and Hochberg's", "none": "no"}[found.adjustment]
+        ui.echo(
+            f"{len(found.rejected)} of {len(tested)} differences are more than chance at level "
+            f"{tested[0].alpha:g}, with {how} adjustment"
+        )
+
+
+def _print_matrix(found: Comparisons) -> None:
+    """Print MMDs below the diagonal and p-values above it."""
+    cells = [["" for _ in found.names] for _ in found.names]
+    for (i, j), comparison in zip(found.pairs, found.found, strict=True):
+        cells[j][i] = f"{comparison.mmd:.4g}" + ("*" if comparison.rejected else "")
+        p = comparison.p_value if comparison.p_value_adjusted is None else comparison.p_value_adjusted
+        cells[i][j] = "" if p is None else f"p {p:.3g}"
+    for i, name in enumerate(found.names):
+        ui.echo(f"  {i + 1:>2}  {name}")
+    click.echo("\nMMD; above the diagonal, p-values")
+    header = ["", *(str(i + 1) for i in range(len(found.names)))]
+    ui.print_table(header, [[str(i + 1), *row] for i, row in enumerate(cells)])
+
+
+def _print_list(found: Comparisons) -> None:
+    rows = []
+    for comparison in found.found:
+        p, adjusted = comparison.p_value, comparison.p_value_adjusted
+        rows.append(
+            [
+                f"{comparison.names[0]} and {comparison.names[1]}",
+                f"{comparison.mmd:.4g}",
+                _error(comparison.distance.standard_error).removeprefix(" ± "),
+                "" if p is None else f"{p:.3g}",
+                "" if adjusted is None else f"{adjusted:.3g}",
+                "different" if comparison.rejected else "",
+                _moved_most(comparison),
+            ]
+        )
+    header = ["sketches", "MMD", "error", "p-value", "adjusted", "verdict", "moved most"]
+    used = [i for i in range(len(header)) if i < 3 or any(row[i] for row in rows)]
+    ui.print_table([header[i] for i in used], [[row[i] for i in used] for row in rows])
+
+
+def _moved_most(comparison: Comparison) -> str:
+    if comparison.explanation is None or not comparison.explanation.shifts:
+        return ""
+    first = comparison.explanation.shifts[0]
+    return first.feature + (" was constant" if first.shift is None else f" {first.shift:+.2g}")

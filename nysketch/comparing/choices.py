@@ -1,0 +1,152 @@
+"""Which blocks and which test suit two sketches; `notes` say why, in words for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nysketch import twosample
+from nysketch.basis import NystromBasis
+from nysketch.comparing.embeddings import Embedded
+from nysketch.comparing.results import AUTO, CONSECUTIVE, RANDOM, Options
+from nysketch.errors import UsageError
+from nysketch.sketches import Sketch
+from nysketch.twosample import BOOTSTRAP, FEWEST_BLOCKS, PERMUTATION, Blocks, Dependence, Verdict
+
+# A landmark counts itself among the rows of the sample it was drawn from: more than this share of its sum.
+_OWN_SHARE = 0.1
+
+
+def blocks_of(side: Embedded, partition: str) -> Blocks:
+    """Return the blocks of one side."""
+    if partition == RANDOM:
+        return side.random
+    assert side.runs is not None
+    return side.runs
+
+
+def choose_partition(
+    both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str], notes: list[str]
+) -> str:
+    """Choose the blocks: runs of consecutive rows if rows depend on their neighbours."""
+    lacking = [
+        name
+        for name, side in zip(names, both, strict=True)
+        if side.runs is None or len(side.runs) < FEWEST_BLOCKS
+    ]
+    if options.blocks == CONSECUTIVE:
+        if lacking:
+            raise UsageError(
+                f"{lacking[0]}: has fewer than {FEWEST_BLOCKS} runs of consecutive rows. Sketch it with "
+                "--runs 64, or use --blocks random"
+            )
+        return CONSECUTIVE
+    ordered = [
+        (name, side.dependence)
+        for name, side in zip(names, both, strict=True)
+        if side.dependence is not None and side.dependence.found
+    ]
+    if options.blocks == RANDOM:
+        for name, found in ordered:
+            notes.append(
+                f"{name}: {_dependent(found)}. With --blocks random this is ignored: right if rows are "
+                "independent and merely sorted; otherwise the test rejects too often."
+            )
+        return RANDOM
+    if not ordered:
+        return RANDOM
+    if lacking:
+        notes.append(
+            f"{ordered[0][0]}: {_dependent(ordered[0][1])}, but {lacking[0]} has too few runs of consecutive "
+            "rows to allow for it: the test may reject too often."
+        )
+        return RANDOM
+    for name, found in ordered:
+        notes.append(
+            f"{name}: {_dependent(found)}: runs of consecutive rows are compared. If rows are independent "
+            "and merely sorted, use --blocks random: it sees more."
+        )
+    return CONSECUTIVE
+
+
+def _dependent(found: Dependence) -> str:
+    return f"rows depend on their neighbours or are sorted (variance ratio {found.ratio:.3g})"
+
+
+def run_test(
+    one: Blocks,
+    two: Blocks,
+    test: str,
+    partition: str,
+    allowance: float,
+    weighted: bool,
+    options: Options,
+    notes: list[str],
+) -> Verdict | None:
+    """Test whether the two are samples of the same; None if there is too little to test it on."""
+    if partition == CONSECUTIVE:
+        one, two = twosample.uncorrelated(one), twosample.uncorrelated(two)
+    fewest = min(len(one), len(two))
+    if fewest < 2:
+        if test != AUTO:
+            raise UsageError(
+                "a test needs at least 2 blocks of rows of each sketch; sketch with more --blocks"
+            )
+        notes.append("Too few blocks of rows for a test: sketch with more --blocks.")
+        return None
+    if fewest < FEWEST_BLOCKS:
+        notes.append(f"Only {fewest} blocks of rows: the p-value is rough.")
+    equal = twosample.exchangeable(one, two)
+    if test == AUTO:
+        exact = partition == RANDOM and not allowance and not weighted and equal is not None
+        test = PERMUTATION if exact else BOOTSTRAP
+    draws = options.draws()
+    if draws + 1 < 1 / options.alpha:
+        raise UsageError(
+            f"with {draws} permutations no p-value is below {1 / (draws + 1):.2g}: at --alpha "
+            f"{options.alpha:g} nothing can be rejected. Use more --permutations"
+        )
+    rng = np.random.default_rng(options.seed)
+    settings: dict[str, Any] = {"alpha": options.alpha, "permutations": draws, "rng": rng}
+    if test == BOOTSTRAP:
+        return twosample.bootstrap_test(one, two, allowance=allowance, **settings)
+    if equal is None:
+        notes.append(
+            "Blocks of the two samples cannot be made equally large: the permutation test is approximate."
+        )
+        return twosample.permutation_test(one, two, **settings)
+    return twosample.permutation_test(*equal, **settings)
+
+
+def warn_of_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
+    """Warn if the two contain the same input: they are not independent then."""
+    shared = first.provenance.shared_with(second.provenance)
+    if not shared:
+        return []
+    return [
+        f"{shared[0].path} is in {names[0]} and in {names[1]}: what they share hides a difference, and the "
+        "test rejects too rarely. Take it away from one of them first (nysketch subtract)."
+    ]
+
+
+def warn_of_own_landmarks(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
+    """Warn of a narrow kernel if the landmarks are rows of one of the two."""
+    basis = first.basis
+    if not isinstance(basis, NystromBasis) or not basis.range[0] >= 0 or first.weighted or second.weighted:
+        return []
+    own = basis.kernel.diagonal(basis.scaled_landmarks)
+    # What a landmark adds to its own sum; more than all of it, if it is no row of the sample.
+    shares = [own / np.maximum(sketch.kernel_sums, 1e-300) for sketch in (first, second)]
+    among = [bool((share <= 1 + 1e-4).all()) for share in shares]
+    if among[0] == among[1]:
+        return []
+    owner = 0 if among[0] else 1
+    share = float(np.median(shares[owner]))
+    if share < _OWN_SHARE:
+        return []
+    return [
+        f"The landmarks are rows of {names[owner]}, and the kernel is so narrow that each is {share:.0%} of "
+        "what is near it: the MMD is too large, and the test hardly ever rejects. Take a larger --bandwidth, "
+        "or the basis from other rows."
+    ]

@@ -1,0 +1,208 @@
+"""What moved between two sketches: columns whose mean shifted, and regions that gained or lost rows.
+
+A region is that around a landmark. The witness function, the difference of the two mean embeddings, is
+positive where the first sample has more of its rows and negative where the second has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.basis import Basis, NystromBasis
+from nysketch.cells import numeric_landmarks
+from nysketch.comparing.embeddings import values_at
+from nysketch.kernels.base import inverse_or_zero
+from nysketch.sketches import Sketch
+from nysketch.twosample import Blocks
+
+Floats = NDArray[np.float64]
+
+# Landmarks that are more similar than this, by the kernel, tell the same story.
+_ALIKE = 0.5
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How a feature moved: `shift` is the second mean less the first, in standard deviations of the first.
+
+    `spread` is the second standard deviation relative to the first. Both are None where it was constant.
+    """
+
+    feature: str
+    means: tuple[float, float]
+    deviations: tuple[float, float]
+    shift: float | None
+    standard_error: float | None
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class Region:
+    """A landmark, in the units of the data, and the mean kernel values of the two samples there."""
+
+    landmark: dict[str, Any]
+    values: tuple[float, float]
+    difference: float
+    z: float | None  # in standard errors; None where these are unknown
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Features by how much their means shifted, and the landmarks where each sample has more rows."""
+
+    shifts: list[Shift]
+    shifts_from: str | None  # "cells": of all rows; "sample": of the sampled ones
+    more_in_first: list[Region]
+    more_in_second: list[Region]
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return asdict(self)
+
+
+def explain(first: Sketch, second: Sketch, *, regions: int = 3) -> Explanation:
+    """Say what moved from the first sketch to the second; both have the same kernel of the same columns."""
+    shifts, source = _shifts(first, second)
+    more, less = _witness(first, second, regions)
+    return Explanation(shifts, source, more, less)
+
+
+# ---- columns: means and deviations ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Mean and variance of each feature, in the units of the data, and from how many rows."""
+
+    means: Floats
+    variances: Floats
+    rows: int
+
+
+def _shifts(first: Sketch, second: Sketch) -> tuple[list[Shift], str | None]:
+    if first.basis.text:
+        return [], None
+    for source, moments in (("cells", _moments_of_cells), ("sample", _moments_of_sample)):
+        one, two = moments(first), moments(second)
+        if one is not None and two is not None:
+            found = [_shift(name, one, two, i) for i, name in enumerate(feature_names(first.basis))]
+            # Those that were constant and are no more come first.
+            found.sort(key=lambda s: -math.inf if s.shift is None else -abs(s.shift))
+            return found, source
+    return [], None
+
+
+def feature_names(basis: Basis) -> list[str]:
+    """Return a name for every feature: that of its column, and its place in it if that is a list."""
+    return [
+        column.name if column.width == 1 else f"{column.name}[{i}]"
+        for column in basis.columns
+        for i in range(column.width)
+    ]
+
+
+def _shift(name: str, one: _Moments, two: _Moments, i: int) -> Shift:
+    means = float(one.means[i]), float(two.means[i])
+    deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
+    unit = deviations[0]
+    if not unit > 1e-12 * abs(means[0]):
+        moved = means[0] != means[1] or deviations[1] > 1e-12 * abs(means[1])
+        return Shift(name, means, deviations, None if moved else 0.0, None, None)
+    error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
+    return Shift(name, means, deviations, (means[1] - means[0]) / unit, error / unit, deviations[1] / unit)
+
+
+def _moments_of_cells(sketch: Sketch) -> _Moments | None:
+    basis, cells = numeric_landmarks(sketch.basis), sketch.cells
+    if basis is None or cells is None or not cells.weight.sum() > 0:
+        return None
+    weight = cells.weight / cells.weight.sum()
+    sums, squares = (part.high / cells.weight.sum() for part in (cells.sums, cells.squares))
+    origin = np.asarray(basis.scaled_landmarks) - basis.middle  # near 0, to lose no digits
+    mean = weight @ origin + sums.sum(axis=0)
+    offset = origin - mean
+    variance = (squares + 2 * offset * sums + weight[:, None] * offset**2).sum(axis=0)
+    return _in_data_units(basis, mean + basis.middle, variance, int(cells.rows.sum()))
+
+
+def _moments_of_sample(sketch: Sketch) -> _Moments | None:
+    sample, basis = sketch.tally.sample, sketch.basis
+    weights = np.ones(len(sample)) if sample.weights is None else sample.weights
+    if len(sample) < 2 or not weights.any():
+        return None
+    rows, shares = np.asarray(sample.rows, np.float64), weights / weights.sum()
+    mean = shares @ rows
+    return _in_data_units(basis, mean + basis.middle, shares @ (rows - mean) ** 2, len(sample))
+
+
+def _in_data_units(basis: Basis, mean: Floats, variance: Floats, rows: int) -> _Moments:
+    variance = np.maximum(variance, 0.0) * basis.scale**2
+    return _Moments(mean * basis.scale + basis.center, variance, rows)
+
+
+# ---- regions: the witness function at landmarks ---------------------------------------------------
+
+
+def _witness(first: Sketch, second: Sketch, most: int) -> tuple[list[Region], list[Region]]:
+    bases = [basis for basis in (first.basis, second.basis) if isinstance(basis, NystromBasis)]
+    found = [region for basis in dict.fromkeys(bases) for region in _regions(basis, first, second, most)]
+    more = sorted((region for region in found if region.difference > 0), key=lambda r: -r.difference)
+    less = sorted((region for region in found if region.difference < 0), key=lambda r: r.difference)
+    return more[:most], less[:most]
+
+
+def _regions(basis: NystromBasis, first: Sketch, second: Sketch, most: int) -> list[Region]:
+    """Return the landmarks of a basis where the witness function is largest and smallest."""
+    one, two = values_at(basis, first), values_at(basis, second)
+    difference = one - two
+    errors = None
+    if first.basis == second.basis:
+        squares = [(_kernel_blocks(sketch).deviations() ** 2).sum(axis=0) for sketch in (first, second)]
+        errors = np.sqrt(squares[0] + squares[1])
+    z = None if errors is None else difference * inverse_or_zero(errors)
+    chosen = [*_unlike(basis, difference, most), *_unlike(basis, -difference, most)]
+    return [
+        Region(
+            _landmark(basis, j),
+            (float(one[j]), float(two[j])),
+            float(difference[j]),
+            None if z is None else float(z[j]),
+        )
+        for j in chosen
+    ]
+
+
+def _kernel_blocks(sketch: Sketch) -> Blocks:
+    weights = sketch.tally.blocks.weights
+    return Blocks.of(sketch.block_kernel_sums, sketch.block_rows if weights is None else weights.high)
+
+
+def _unlike(basis: NystromBasis, values: Floats, most: int) -> list[int]:
+    """Return the landmarks with the largest positive values that are not like those before them."""
+    lengths = inverse_or_zero(np.sqrt(basis.kernel.diagonal(basis.scaled_landmarks)))
+    chosen: list[int] = []
+    left = values > 0
+    while left.any() and len(chosen) < most:
+        best = int(np.argmax(np.where(left, values, -np.inf)))
+        chosen.append(best)
+        alike = basis.kernel(basis.scaled_landmarks[best : best + 1], basis.scaled_landmarks)[0]
+        left &= alike * lengths * lengths[best] < _ALIKE
+        left[best] = False
+    return chosen
+
+
+def _landmark(basis: NystromBasis, j: int) -> dict[str, Any]:
+    """Return a landmark as a row of the table."""
+    if basis.text:
+        return {basis.columns[0].name: str(basis.landmarks[j])}
+    row, start = {}, 0
+    for column in basis.columns:
+        part = basis.landmarks[j, start : start + column.width].tolist()
+        row[column.name] = part[0] if column.width == 1 else part
+        start += column.width
+    return row
