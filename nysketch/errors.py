@@ -11,8 +11,8 @@
     └── LockedError              75   another process is writing the same output
 
 The library raises these and nothing else for foreseeable trouble; the command line turns them into
-one message and the exit code (``nysketch/cli/__init__.py``). Two more exit codes carry no error:
-6, finished but some inputs were skipped, and 130/143, stopped by SIGINT/SIGTERM.
+one message and the exit code (``nysketch/cli/__init__.py``). More exit codes carry no error:
+6, finished but some inputs were skipped; 7, an alarm that was asked for; 130/143, stopped by SIGINT/SIGTERM.
 """
 
 from __future__ import annotations
