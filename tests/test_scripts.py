@@ -1,4 +1,4 @@
-"""Scripts for papers and benchmarks: tiny runs of each in a process, and the integrals of Appendix G."""
+"""Scripts for papers and benchmarks: tiny runs of each in a process, their integrals and estimators."""
 
 import csv
 import importlib.util
@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ SCRIPTS = Path(__file__).parent.parent / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
+MONK = SCRIPTS / "papers" / "monk.py"
+MMD = SCRIPTS / "papers" / "mmd.py"
 
 
 def run(script, *arguments):
@@ -29,14 +32,32 @@ def run(script, *arguments):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def embeddings():
-    spec = importlib.util.spec_from_file_location("kernel_mean_embeddings", EMBEDDINGS)
+@contextmanager
+def loaded(script):
+    spec = importlib.util.spec_from_file_location(f"script_{script.stem}", script)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     yield module
     del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def embeddings():
+    with loaded(EMBEDDINGS) as module:
+        yield module
+
+
+@pytest.fixture(scope="module")
+def monk():
+    with loaded(MONK) as module:
+        yield module
+
+
+@pytest.fixture(scope="module")
+def mmd():
+    with loaded(MMD) as module:
+        yield module
 
 
 def test_integrals_of_the_mixture_against_monte_carlo(embeddings):
@@ -143,3 +164,223 @@ def test_compressive_learning_of_a_file_with_the_tools_own_distance(tmp_path):
     printed = run(COMPRESSIVE, *sizes, *series, "--no-plot", "-o", tmp_path / "f")
     for data in ("bike", "digits"):
         assert f"| {data}, σ² of the median | quadrature | " in printed
+
+
+def quadrature(mean, deviation, nodes=80):
+    """Points and weights whose sums are means over a Gaussian."""
+    points, weights = np.polynomial.hermite.hermgauss(nodes)
+    return mean + math.sqrt(2) * deviation * points, weights / math.sqrt(math.pi)
+
+
+def values_of(kernel, x, y):
+    products = np.multiply.outer(x, y)
+    return (products + 1) ** 2 if kernel.name == "quadratic" else np.exp(-(np.subtract.outer(x, y) ** 2) / 2)
+
+
+def test_mmd_of_gaussians_against_quadrature(monk):
+    first, second = monk.Normal(0.2, 0.9), monk.Normal(0.7, 0.4)
+    (x, a), (y, b) = (quadrature(normal.mean, normal.deviation) for normal in (first, second))
+    for kernel in monk.KERNELS:
+        squared = a @ values_of(kernel, x, x) @ a + b @ values_of(kernel, y, y) @ b
+        squared -= 2 * a @ values_of(kernel, x, y) @ b
+        assert monk.true_mmd(kernel, first, second) == pytest.approx(math.sqrt(squared), rel=1e-9)
+        assert monk.true_mmd(kernel, first, first) == pytest.approx(0, abs=1e-7)
+
+
+@pytest.fixture
+def sampled(monk):
+    """Some rows with outliers: features and Gram matrix of both kernels."""
+    x, y = monk.samples("Gaussian with outliers", monk.drawn_normals(0), 37, np.random.default_rng(0))
+    rows = np.concatenate([x, y])
+    return [(kernel.features(rows), values_of(kernel, rows, rows)) for kernel in monk.KERNELS]
+
+
+def test_features_have_the_kernel_as_their_product(sampled):
+    for features, gram in sampled:
+        assert features @ features.T == pytest.approx(gram, rel=1e-12, abs=1e-12)
+
+
+def test_one_group_gives_the_plain_mmd(monk, sampled):
+    for features, gram in sampled:
+        n = len(gram) // 2
+        x, y = np.arange(2 * n).reshape(2, 1, n)
+        shuffles = monk.shuffles_of(n, np.random.default_rng(0))
+        inner = [gram[:n, :n], gram[n:, n:]]
+        expected = math.sqrt(sum(part.mean() for part in inner) - 2 * gram[:n, n:].mean())
+        assert monk.bcd(features, x, y, 1, shuffles) == pytest.approx(expected, rel=1e-9)
+        assert monk.bcd_fast(features, x, y, 1, shuffles) == pytest.approx(expected, rel=1e-9)
+        unbiased = sum((part.sum() - np.trace(part)) / (n * (n - 1)) for part in inner)
+        unbiased -= 2 * gram[:n, n:].mean()
+        assert monk.u_statistic(features, x, y) == pytest.approx(
+            math.copysign(abs(unbiased) ** 0.5, unbiased), rel=1e-9
+        )
+
+
+def in_group(group, n, sign):
+    """[1_q; ±1_q]."""
+    vector = np.zeros(2 * n)
+    vector[group], vector[n + group] = 1, sign
+    return vector
+
+
+def median_group(values):
+    return np.argsort(values)[len(values) // 2]
+
+
+def algorithm_1(gram, groups, shuffles):
+    """MONK BCD, word by word."""
+    n = len(gram) // 2
+    c = np.ones(2 * n)
+    c /= math.sqrt(c @ gram @ c)
+    for order in shuffles:
+        parts = [in_group(part, n, -1) for part in np.array_split(order, groups)]
+        values = [part @ gram @ c / (part > 0).sum() for part in parts]
+        chosen = parts[median_group(values)]
+        c = chosen / math.sqrt(chosen @ gram @ chosen)
+    return np.median([part @ gram @ c / (part > 0).sum() for part in parts])
+
+
+def algorithm_2(gram, groups, shuffles):
+    """MONK BCD-Fast, word by word."""
+    n, m = len(gram) // 2, len(gram) // 2 // groups
+    signs = np.repeat([1, -1], m)
+    grams, c = [], []
+    for t, order in enumerate(shuffles):
+        if t % 10 == 0:
+            parts = [np.r_[part, n + part] for part in np.split(order, groups)]
+            grams = [gram[np.ix_(part, part)] for part in parts]
+            c = c or [np.ones(2 * m) / math.sqrt(each.sum()) for each in grams]
+        q = median_group([signs @ K @ own / m for K, own in zip(grams, c, strict=True)])
+        c[q] = signs / math.sqrt(signs @ grams[q] @ signs)
+    return np.median([signs @ K @ own / m for K, own in zip(grams, c, strict=True)])
+
+
+def test_monk_is_the_papers(monk):
+    x, y = monk.samples("Gaussian", monk.drawn_normals(0), 35, np.random.default_rng(1))
+    rows = np.concatenate([x, y])
+    shuffles = monk.shuffles_of(35, np.random.default_rng(2))
+    orders = np.array([np.arange(70), np.random.default_rng(3).permutation(70)])  # two pairs of samples
+    for kernel in monk.KERNELS:
+        features, gram = kernel.features(rows), values_of(kernel, rows, rows)
+        for groups in (5, 7):
+            for ours, theirs in ((monk.bcd, algorithm_1), (monk.bcd_fast, algorithm_2)):
+                found = ours(features, orders[:, :35], orders[:, 35:], groups, shuffles)
+                expected = [theirs(gram[np.ix_(order, order)], groups, shuffles) for order in orders]
+                assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_outliers_move_the_mean_but_no_median(monk):
+    kernel, normals = monk.KERNELS[0], monk.drawn_normals(0)
+    basis = monk.fitted_basis(kernel, "Gaussian with outliers", normals, 0)
+    truth = monk.true_mmd(kernel, *normals)
+    errors = {}
+    for trial in range(3):
+        rng = np.random.default_rng(trial)
+        x, y = monk.samples("Gaussian with outliers", normals, 1000, rng)
+        for key, value in monk.estimates(kernel, x, y, basis, [5, 21], rng).items():
+            errors.setdefault(key, []).append(abs(value - truth))
+    middle = {key: np.median(found) for key, found in errors.items()}
+    assert middle["U-Stat", 1] > 1e4
+    assert middle["MONK BCD", 5] > 1e4  # five bad pairs in five groups
+    assert max(middle["MONK BCD", 21], middle["MONK BCD-Fast", 21]) < 0.35
+    assert middle["sketch", 21] < 0.15
+
+
+def test_robust_mmd_is_that_of_compare(monk):
+    comparing = pytest.importorskip("nysketch.comparing")
+    kernel, normals = monk.KERNELS[0], monk.drawn_normals(0)
+    basis = monk.fitted_basis(kernel, "Gaussian with outliers", normals, 0)
+    rows = monk.samples("Gaussian with outliers", normals, 500, np.random.default_rng(0))
+    sketches = [monk.sketched(each, basis, seed) for seed, each in enumerate(rows)]
+    found = comparing.compare(*sketches, robust=21, blocks="random", test="none", explain=False)
+    assert monk.robust_mmd(*sketches, 21) == found.mmd
+
+
+def test_monk_in_small(tmp_path):
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    random = np.random.default_rng(0)
+    strings = {"EI": random.choice(list("ACGT"), (130, 9)), "IE": random.choice(list("AACG"), (130, 9))}
+    table = {
+        "label": [label for label in strings for _ in range(130)],
+        "sequence": ["".join(letters) for rows in strings.values() for letters in rows],
+    }
+    pq.write_table(pa.table(table), tmp_path / "splice_3190_strings60.parquet")
+    sizes = ["--sizes", 100, "--trials", 2, "--groups", 5, 21, "--data", tmp_path, "--sites", 120]
+    sizes += ["--dna-sizes", 60, "--simulations", 3, "--sketch-simulations", 1, "--permutations", 19]
+    out = tmp_path / "out"
+    out.mkdir()
+    printed = run(
+        MONK, *sizes, *([] if drawn else ["--no-plot"]), "-o", out / "f.svg", "--csv", out / "g.csv"
+    )
+    assert "| quadratic, Pareto | MONK BCD-Fast | 21 | " in printed
+    names = {"g-1.csv", "g-2.csv"} | ({"f-1.svg", "f-2.svg"} if drawn else set())
+    assert {path.name for path in out.iterdir()} == names
+    with (out / "g-1.csv").open() as one, (out / "g-2.csv").open() as other:
+        first, second = [*csv.DictReader(one)], [*csv.DictReader(other)]
+    assert len(first) == 3 * 2 * (1 + 3 * 2)
+    error = {
+        (r["kernel"], r["n"], r["estimator"], r["groups"]): float(r["median"])
+        for r in first
+        if r["setting"] == "Gaussian with outliers"
+    }
+    assert error["quadratic", "100", "U-Stat", "1"] > 4
+    assert error["quadratic", "100", "sketch", "21"] < 1
+    assert error["RBF", "100", "U-Stat", "1"] < 0
+    assert {(r["pair"], r["estimator"], r["trials"]) for r in second} == {
+        (pair, name, "1" if name == "sketch" else "3")
+        for pair in ("EI–IE", "EI–EI", "IE–IE")
+        for name in ("U-Stat", "MONK BCD", "MONK BCD-Fast", "sketch")
+    }
+    median = {r["pair"]: float(r["median"]) for r in second if r["estimator"] == "U-Stat"}
+    assert median["EI–IE"] > 0 > max(median["EI–EI"], median["IE–IE"])
+
+
+def test_mmd_of_mixtures_against_quadrature(mmd):
+    pair = mmd.Pair(np.array([[-1.0], [2.0]]), np.array([[0.5], [1.0], [4.0]]), 1.3)
+    grids = [[quadrature(centre, 1.0) for centre in centres.ravel()] for centres in (pair.first, pair.second)]
+    (x, a), (y, b) = (
+        (np.concatenate(p), np.concatenate(w) / len(w)) for p, w in (zip(*g, strict=True) for g in grids)
+    )
+    points, weights = np.r_[x, y], np.r_[a, -b]
+    values = np.exp(-(np.subtract.outer(points, points) ** 2) / (2 * 1.3**2))
+    assert pair.mmd() == pytest.approx(math.sqrt(weights @ values @ weights), rel=1e-9)
+
+
+def test_mmd_of_samples_in_tiles(mmd):
+    pair = mmd.Pair.drawn(2.0, 0)
+    x, y = pair.rows(mmd.TILE + 9, np.random.default_rng(0))
+    rows, signs = np.concatenate([x, y]), np.repeat([1, -1], len(x)) / len(x)
+    gram = np.exp(-cdist(rows, rows, "sqeuclidean") / (2 * pair.bandwidth**2))
+    exact = math.sqrt(signs @ gram @ signs)
+    assert pair.mmd_of(x, y) == pytest.approx(exact, rel=1e-9)
+    sketched = [mmd.sketched_mmd(x, y, pair.bandwidth, m, "uniform", 600, 0) for m in (8, 300)]
+    assert sketched[0] < 0.99 * exact
+    assert sketched[1] == pytest.approx(exact, rel=1e-3)
+
+
+def test_mmd_in_small(tmp_path):
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    sizes = [
+        "--rows",
+        100,
+        400,
+        "--trials",
+        3,
+        "--exact-trials",
+        5,
+        "--landmarks",
+        5,
+        80,
+        "--samplings",
+        "uniform",
+        "kmeans++",
+    ]
+    printed = run(MMD, *sizes, *([] if drawn else ["--no-plot"]), "-o", tmp_path / "f.png")
+    assert "| 400 | 60 = √n log √n | " in printed
+    assert {path.name for path in tmp_path.iterdir()} == ({"f.csv", "f.png"} if drawn else {"f.csv"})
+    with (tmp_path / "f.csv").open() as file:
+        table = {(int(r["n"]), int(r["m"]), r["sampling"]): r for r in csv.DictReader(file)}
+    assert len(table) == 2 * (1 + 2 * 3)
+    error = {key: float(r["error_to_sample"]) for key, r in table.items()}
+    assert error[400, 400, "exact"] == 0 < 5 * error[400, 80, "uniform"] < error[400, 5, "uniform"]
+    assert (table[400, 400, "exact"]["trials"], table[400, 80, "kmeans++"]["trials"]) == ("5", "3")

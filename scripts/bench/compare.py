@@ -1,0 +1,643 @@
+"""How good is a comparison of two sketches? False alarms, power, bad rows, seconds; all data are made here.
+
+    scripts/setup && .venv/bin/python scripts/bench/compare.py [--section NAME] [--runs N] [--json out]
+
+Sections (--section; all of them unless told otherwise):
+
+  level     Two samples of the same distribution, N(0, I): how often is a difference found, at 5 %? The rate
+            must lie in the interval that 99 % of such counts fall into if the level is right. "auto" is what
+            `compare` picks; "alarms" are pairs in which rows are said to depend on their neighbours. 1,000
+            pairs each
+  landmarks The same with landmarks from the first of the two samples, at the median bandwidth and at a tenth
+            of it: the level, and the MMD relative to that with landmarks from a third sample. 500 pairs each
+  serial    Rows that depend on their neighbours, d = 2: a series x_t = ρ x_{t−1} + …, "days" of 500 rows with
+            a common shift N(0, 1/9), and independent rows sorted by the first column. How often this is seen
+            in at least one of the two, which blocks and which test are picked, and how often a difference is
+            found, when there is none and when the means differ by 4.5 √(1/n₁ + 1/n₂): with the blocks that
+            are picked, with random ones, and with consecutive rows. 500 pairs each
+  power     How often a difference is found that is there, d = 5, n rows each: by the sketches' tests, by the
+            permutation test of the MMD of all rows (same kernel, 200 permutations), and by Kolmogorov and
+            Smirnov's test of each column with Holm's correction. "lost" is what the sketch finds less often
+            than all rows do, in percentage points, with its standard error (pairs are the same).
+            mean: that of the first column differs by 3.6/√n deviations; variance: all deviations are larger
+            by 2/√n of themselves; mixture: of two Gaussians at ±1.5 along the diagonal, one has a share of
+            1/2 + 1.5/√n instead of 1/2. 300 pairs each, 200 for n = 4000
+  robust    Linear and polynomial kernels, d = 5: bad rows on each side, of numbers around 1e6 (1e4 for the
+            cubic kernel, whose sums cannot be kept otherwise) with one sign, with both, normal around 0 with
+            that deviation, or 5 % of all rows in one burst; and means that differ by 0.3 or 0.1 deviations
+            in the first column. The MMD over that of the same rows before any went bad: plain, and with
+            --robust 64, 33 and 17. "warned": it says that bad rows are too many; "silent": off by more than
+            half, and no such warning; "refused": an error. The basis is from a third, clean sample. 10 pairs
+            of 10,000 rows for each pattern and shift, one of 1,000,000
+  polluted  The same with the basis from the first of the two samples, bad rows and all, with default options,
+            beside the MMD of clean rows at that basis. 2 pairs of 10,000 rows each
+  speed     Seconds of a whole process that compares two sketch files of 1,000 landmarks with 1,000
+            permutations; of the same test on all rows of smaller samples, in NumPy; of tests by column
+
+Sketches have m = 100 landmarks (speed: 1,000), from a third sample of 1,000 rows unless said otherwise, the
+Gaussian kernel at the median distance, 64 blocks and at most 64 runs, no cells and (but for "robust" and
+"speed") no sampled rows. Ten pairs share a basis. Simulations take 299 permutations, to save time: with p =
+(1 + #)/300 a test at 5 % can have that level exactly; users get 1,000.
+
+One process takes roughly 5 minutes each for level, landmarks and serial, 20 for power, 15 for robust, and a
+minute or two for the others; --processes 2 takes half of that. --runs 10 gives a quick look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"  # before anything loads BLAS or OpenMP
+
+import numpy as np  # noqa: E402
+import scipy  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+from scipy.signal import lfilter  # noqa: E402
+from scipy.stats import binom, ks_2samp  # noqa: E402
+from tqdm import tqdm  # noqa: E402
+
+import nysketch  # noqa: E402
+from nysketch.comparing import Comparison  # noqa: E402
+
+Floats = NDArray[np.float64]
+Random = np.random.Generator
+Result = dict[str, Any]
+Seed = tuple[int, int]  # that of the script, and the number of the pair
+Run = Callable[[Seed], Result]
+
+LANDMARKS, PILOT, BLOCKS = 100, 1000, 64
+SHARED = 10  # pairs with one basis
+ALPHA = 0.05
+RUNS = {"level": 1000, "landmarks": 500, "serial": 500, "power": 300, "robust": 10, "polluted": 2, "speed": 3}
+PERMUTATIONS, FULL_PERMUTATIONS = 299, 200
+RATES = ("permutation", "bootstrap", "auto")
+
+
+# ---- data -----------------------------------------------------------------------------------------
+
+
+def normal(rng: Random, n: int, d: int) -> Floats:
+    return rng.standard_normal((n, d))
+
+
+def series(rng: Random, n: int, d: int, *, correlation: float) -> Floats:
+    """Each column has N(0, 1) at every time, and this correlation from one row to the next."""
+    noise = rng.standard_normal((n, d))
+    noise[1:] *= math.sqrt(1 - correlation**2)
+    return np.asarray(lfilter([1.0], [1.0, -correlation], noise, axis=0))
+
+
+def in_order(rng: Random, n: int, d: int) -> Floats:
+    rows = rng.standard_normal((n, d))
+    return rows[np.argsort(rows[:, 0])]
+
+
+def days(rng: Random, n: int, d: int) -> Floats:
+    shifts = rng.standard_normal((-(-n // 500), d)) / 3
+    return np.repeat(shifts, 500, axis=0)[:n] + rng.standard_normal((n, d))
+
+
+ROWS: dict[str, Callable[[Random, int, int], Floats]] = {
+    "independent": normal,
+    "series, ρ = 0.2": partial(series, correlation=0.2),
+    "series, ρ = 0.5": partial(series, correlation=0.5),
+    "series, ρ = 0.9": partial(series, correlation=0.9),
+    "sorted": in_order,
+    "days": days,
+}
+
+
+def mixture(rng: Random, n: int, d: int, share: float = 0.5) -> Floats:
+    side = np.where(rng.random((n, 1)) < share, 1.5, -1.5) / math.sqrt(d)
+    return side + rng.standard_normal((n, d))
+
+
+def changed(rng: Random, n: int, d: int, change: str) -> Floats:
+    if change == "mixture":
+        return mixture(rng, n, d, 0.5 + 1.5 / math.sqrt(n))
+    rows = rng.standard_normal((n, d))
+    if change == "mean":
+        rows[:, 0] += 3.6 / math.sqrt(n)
+    else:
+        rows *= 1 + 2 / math.sqrt(n)
+    return rows
+
+
+def with_bad_rows(rng: Random, rows: Floats, count: int, pattern: str, size: float) -> Floats:
+    n, d = rows.shape
+    bad = size * (1 + 0.1 * rng.standard_normal((count, d)))
+    if pattern == "both signs":
+        bad *= rng.choice([-1.0, 1.0], (count, 1))
+    elif pattern == "random":
+        bad = size * rng.standard_normal((count, d))
+    rows = rows.copy()
+    if pattern == "burst":
+        start = int(rng.integers(n - count + 1))
+        rows[start : start + count] = bad
+    else:
+        rows[rng.choice(n, count, replace=False)] = bad
+    return rows
+
+
+# ---- sketches and comparisons ---------------------------------------------------------------------
+
+
+@cache
+def third(draw: Callable[..., Floats], d: int, number: int, **options: Any) -> nysketch.Basis:
+    """Return a basis from a sample that is not compared."""
+    rng = np.random.default_rng([99, number])
+    return based_on(draw(rng, PILOT, d), seed=number, **options)
+
+
+def based_on(rows: Floats, *, seed: int, **options: Any) -> nysketch.Basis:
+    lean = {"cells": False, "sample_rows": 0, "threads": 1}
+    return nysketch.sketch(rows, m=LANDMARKS, seed=seed, **lean, **options).basis
+
+
+def sketched(rows: Floats, basis: nysketch.Basis, seed: Seed, **options: Any) -> nysketch.Sketch:
+    """Sketch rows; pairs differ in how rows are dealt to blocks, as the two of a pair do not."""
+    lean = {"cells": False, "sample_rows": 0, "threads": 1, "blocks": BLOCKS} | options
+    return nysketch.sketch(rows, basis=basis, seed=seed[1], **lean)
+
+
+def compared(a: nysketch.Sketch, b: nysketch.Sketch, seed: Seed, **options: Any) -> Comparison:
+    settings = {"permutations": PERMUTATIONS, "alpha": ALPHA, "explain": False} | options
+    return nysketch.compare(a, b, seed=seed[1], **settings)
+
+
+def alarmed(comparison: Comparison) -> bool:
+    return any(found is not None and found.found for found in comparison.dependences)
+
+
+class Runner:
+    """Runs pairs in one or more processes, and shows how far it is."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._seed, self._runs = options.seed, options.runs
+        self._processes = options.processes
+        self._pool = None
+        if self._processes > 1:  # spawned: a forked process would lack the threads that this one has
+            self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"))
+
+    def runs(self, section: str, share: float = 1.0) -> int:
+        """Return how many pairs to run: what was asked for, or a share of the usual number."""
+        return max(self._runs or round(RUNS[section] * share), 1)
+
+    def __call__(self, work: Run, runs: int, label: str) -> tuple[list[Result], float]:
+        """Return what each run gave, and the seconds a run took in its process."""
+        seeds = [(self._seed, number) for number in range(runs)]
+        start = time.perf_counter()
+        if self._pool is None:
+            found: Iterable[Result] = map(work, seeds)
+        else:
+            found = self._pool.map(work, seeds, chunksize=min(SHARED, -(-runs // self._processes)))
+        results = list(tqdm(found, label, total=runs, file=sys.stderr, disable=None, leave=False))
+        return results, (time.perf_counter() - start) * self._processes / runs
+
+
+def rate(results: list[Result], name: str) -> float:
+    return float(np.mean([r[name] for r in results]))
+
+
+def interval(runs: int) -> tuple[float, float]:
+    """Return where the rate of a test with the right level is found in 99 % of all cases."""
+    low, high = binom.interval(0.99, runs, ALPHA)
+    return float(low / runs), float(high / runs)
+
+
+def levels(results: list[Result], names: Iterable[str]) -> Result:
+    low, high = interval(len(results))
+    rates = {name: rate(results, name) for name in names}
+    outside = [name for name, value in rates.items() if not low <= value <= high]
+    return rates | {"99 % interval": f"{low:.3f}–{high:.3f}", "outside": ", ".join(outside) or "none"}
+
+
+# ---- level ----------------------------------------------------------------------------------------
+
+
+def level_run(seed: Seed, *, sizes: tuple[int, int], d: int) -> Result:
+    rng = np.random.default_rng([*seed, *sizes, d])
+    basis = third(normal, d, seed[1] // SHARED)
+    a, b = (sketched(normal(rng, n, d), basis, seed) for n in sizes)
+    found = {test: compared(a, b, seed, test=test) for test in RATES}
+    auto = found["auto"]
+    assert auto.verdict is not None
+    picked = {"auto: permutation": auto.verdict.test == "permutation", "alarms": alarmed(auto)}
+    return {name: bool(c.rejected) for name, c in found.items()} | picked
+
+
+def own_landmarks_run(seed: Seed, *, d: int, factor: float) -> Result:
+    rng = np.random.default_rng([*seed, d])
+    x, y, z = (normal(rng, 1000, d) for _ in range(3))
+    found = {}
+    for whose, rows in (("own", x), ("third", z)):
+        options = {}
+        if factor != 1:
+            median = based_on(rows, seed=seed[1]).kernel.bandwidth
+            options["bandwidth"] = factor * median
+        if whose == "own":
+            lean = {"cells": False, "sample_rows": 0, "threads": 1, "blocks": BLOCKS}
+            a = nysketch.sketch(x, m=LANDMARKS, seed=seed[1], **lean, **options)
+        else:
+            a = sketched(x, based_on(rows, seed=seed[1], **options), seed)
+        b = sketched(y, a.basis, seed)
+        for test in RATES[:2]:
+            comparison = compared(a, b, seed, test=test)
+            found[f"{whose}: {test}"] = bool(comparison.rejected)
+        found[f"{whose}: mmd"] = comparison.mmd
+        found[f"{whose}: warned"] = any("so narrow" in note for note in comparison.notes)
+    return found
+
+
+def level(run: Runner) -> Iterator[Result]:
+    runs = run.runs("level")
+    for d, sizes in product((2, 10), ((1000, 1000), (500, 2000), (200, 10_000))):
+        work = partial(level_run, sizes=sizes, d=d)
+        results, seconds = run(work, runs, f"level {sizes} {d}")
+        key = {"table": "Level at 5 %, basis from a third sample", "n₁:n₂": f"{sizes[0]}:{sizes[1]}", "d": d}
+        picked = {name: rate(results, name) for name in ("auto: permutation", "alarms")}
+        yield key | {"pairs": runs} | levels(results, RATES) | picked | {"seconds": seconds}
+
+
+def own_landmarks(run: Runner) -> Iterator[Result]:
+    runs = run.runs("landmarks")
+    for d, (name, factor) in product((2, 10), (("median", 1.0), ("median / 10", 0.1))):
+        results, seconds = run(partial(own_landmarks_run, d=d, factor=factor), runs, f"own landmarks {d}")
+        key = {"table": "Landmarks from the first sample, n = 1000 each", "bandwidth": name, "d": d}
+        names = [f"{whose}: {test}" for whose in ("own", "third") for test in RATES[:2]]
+        ratio = rate(results, "own: mmd") / rate(results, "third: mmd")
+        more = {"MMD ratio": ratio, "warned": rate(results, "own: warned"), "seconds": seconds}
+        yield key | {"pairs": runs} | levels(results, names) | more
+
+
+# ---- serial ---------------------------------------------------------------------------------------
+
+
+def serial_run(seed: Seed, *, kind: str, sizes: tuple[int, int], shift: float) -> Result:
+    rng = np.random.default_rng([*seed, *sizes, list(ROWS).index(kind)])
+    basis = third(normal, 2, seed[1] // SHARED)
+    x, y = (ROWS[kind](rng, n, 2) for n in sizes)
+    y[:, 0] += shift
+    a, b = sketched(x, basis, seed), sketched(y, basis, seed)
+    found = {blocks: compared(a, b, seed, blocks=blocks) for blocks in ("auto", "random", "consecutive")}
+    auto = found["auto"]
+    assert auto.verdict is not None
+    ratios = [dependence.ratio for dependence in auto.dependences if dependence is not None]
+    return {name: bool(c.rejected) for name, c in found.items()} | {
+        "seen": alarmed(auto),
+        "auto: runs": auto.blocks == "consecutive",
+        "auto: bootstrap": auto.verdict.test == "bootstrap",
+        "variance ratio": float(np.mean(ratios)),
+    }
+
+
+def serial(run: Runner) -> Iterator[Result]:
+    runs = run.runs("serial")
+    equal, uneven = ((4096, 4096), (1000, 1000)), ((1024, 4096), (500, 2000))
+    cases = [
+        *product(("series, ρ = 0.5", "sorted"), (*equal, *uneven), (False, True)),
+        *product(("series, ρ = 0.2", "series, ρ = 0.9", "days"), equal, (False,)),
+    ]
+    for kind, sizes, moved in cases:
+        shift = 4.5 * math.sqrt(1 / sizes[0] + 1 / sizes[1]) if moved else 0.0
+        work = partial(serial_run, kind=kind, sizes=sizes, shift=shift)
+        results, seconds = run(work, runs, f"{kind} {sizes}")
+        yield {
+            "table": "Rows that depend on their neighbours: rejections at 5 %",
+            "rows": kind,
+            "n₁:n₂": f"{sizes[0]}:{sizes[1]}",
+            "shift": round(shift, 3),
+            "pairs": runs,
+            **{
+                name: rate(results, name)
+                for name in ("auto", "random", "consecutive", "seen", "auto: runs", "auto: bootstrap")
+            },
+            "variance ratio": rate(results, "variance ratio"),
+            "seconds": seconds,
+        }
+
+
+# ---- power ----------------------------------------------------------------------------------------
+
+
+def gram_matrix(rows: Floats, bandwidth: float) -> NDArray[np.float32]:
+    rows = rows.astype(np.float32)
+    squares = np.einsum("ij,ij->i", rows, rows)
+    gram = rows @ rows.T
+    gram *= 2
+    gram -= squares
+    gram -= squares[:, None]
+    np.minimum(gram, 0, out=gram)
+    gram /= np.float32(2 * bandwidth**2)
+    return np.asarray(np.exp(gram, out=gram))
+
+
+def full_test(x: Floats, y: Floats, bandwidth: float, permutations: int, rng: Random) -> float:
+    """Return the p-value of the permutation test of the MMD of all rows, for samples of equal size."""
+    gram = gram_matrix(np.vstack([x, y]), bandwidth)
+    signs = np.repeat([1.0, -1.0], len(x)).astype(np.float32)
+    drawn = np.column_stack([signs, rng.permuted(np.tile(signs, (permutations, 1)), axis=1).T])
+    values = np.einsum("ij,ij->j", drawn, gram @ drawn, dtype=np.float64)
+    return float((1 + np.count_nonzero(values[1:] >= values[0])) / (permutations + 1))
+
+
+def test_by_column(x: Floats, y: Floats) -> float:
+    """Return the smallest p-value of any column, by Holm's correction."""
+    return min(ks_2samp(a, b, method="asymp").pvalue for a, b in zip(x.T, y.T, strict=True)) * x.shape[1]
+
+
+def power_run(seed: Seed, *, change: str, n: int, d: int = 5) -> Result:
+    rng = np.random.default_rng([*seed, n])
+    before = mixture if change == "mixture" else normal
+    basis = third(before, d, seed[1] // SHARED)
+    x, y = before(rng, n, d), changed(rng, n, d, change)
+    a, b = sketched(x, basis, seed), sketched(y, basis, seed)
+    found = {test: bool(compared(a, b, seed, test=test).rejected) for test in RATES}
+    rows = (np.asarray(basis.transform(part)) for part in (x, y))
+    full = full_test(*rows, basis.kernel.bandwidth, FULL_PERMUTATIONS, rng)
+    return found | {"all rows": full <= ALPHA, "columns": test_by_column(x, y) <= ALPHA}
+
+
+def lost(results: list[Result], test: str) -> str:
+    """Return by how many percentage points a test finds less than that of all rows, ± its error."""
+    differences = np.array([float(r["all rows"]) - float(r[test]) for r in results])
+    error = differences.std(ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
+    return f"{100 * differences.mean():.1f} ± {100 * error:.1f}"
+
+
+def power(run: Runner) -> Iterator[Result]:
+    for n, change in product((1000, 2000, 4000), ("mean", "variance", "mixture")):
+        runs = run.runs("power", 1.0 if n < 4000 else 2 / 3)
+        results, seconds = run(partial(power_run, change=change, n=n), runs, f"{change} {n}")
+        names = ("all rows", *RATES, "columns")
+        yield {
+            "table": "Power at 5 %",
+            "change": change,
+            "n": n,
+            "pairs": runs,
+            **{name: rate(results, name) for name in names},
+            **{f"lost: {test}": lost(results, test) for test in RATES},
+            "seconds": seconds,
+        }
+
+
+# ---- robust ---------------------------------------------------------------------------------------
+
+KERNELS: dict[str, dict[str, Any]] = {
+    "linear": {"kernel": "linear"},
+    "quadratic": {"kernel": "polynomial", "degree": 2},
+    "cubic": {"kernel": "polynomial", "degree": 3},
+}
+GROUPS = (None, 64, 33, 17)
+BAD = [
+    (0, "one sign"),
+    *product((1, 4, 8, 16, 32, 64, 1000), ("one sign", "both signs", "random")),
+    (-1, "burst"),  # 5 % of the rows
+]
+SOME = (0, 1, 8, 16, 64, -1)
+
+
+def outcome(a: nysketch.Sketch, b: nysketch.Sketch, clean: float, groups: int | None, seed: Seed) -> Result:
+    try:
+        found = compared(a, b, seed, robust=groups)
+    except nysketch.NysketchError as error:
+        refused = {
+            "ratio": math.nan,
+            "warned": False,
+            "silent": False,
+            "refused": True,
+            "notes": [str(error)],
+        }
+        return {"groups": groups} | refused
+    ratio = found.mmd / clean
+    warned = found.robustness is not None and found.robustness.overwhelmed
+    off = not 0.5 <= ratio <= 1.5
+    return {
+        "groups": groups or "plain",
+        "ratio": ratio,
+        "warned": warned,
+        "silent": off and not warned and groups is not None,
+        "refused": False,
+        "rejected": found.rejected,
+        "p": found.p_value,
+        "blocks": found.blocks,
+        "notes": found.notes,
+    }
+
+
+def robust_run(seed: Seed, *, kernel: str, n: int, shift: float, own: bool, bad: Any) -> Result:
+    rng = np.random.default_rng([*seed, n])
+    x, y = normal(rng, n, 5), normal(rng, n, 5)
+    y[:, 0] += shift
+    basis = third(normal, 5, seed[1], **KERNELS[kernel])
+    options, size = {"sample_rows": None}, 1e4 if kernel == "cubic" else 1e6
+    clean = compared(*(sketched(rows, basis, seed, **options) for rows in (x, y)), seed, test="none").mmd
+    found = []
+    for count, pattern in bad:
+        count = count if count >= 0 else n // 20
+        first, second = (with_bad_rows(rng, rows, count, pattern, size) for rows in (x, y))
+        if own:  # as users do, who know of no bad rows
+            a = nysketch.sketch(first, m=LANDMARKS, seed=seed[1], threads=1, **KERNELS[kernel])
+            clean_pair = (sketched(rows, a.basis, seed, **options) for rows in (x, y))
+            clean = compared(*clean_pair, seed, test="none").mmd
+            basis = a.basis
+        else:
+            a = sketched(first, basis, seed, **options)
+        b = sketched(second, basis, seed, **options)
+        key = {"kernel": kernel, "n": n, "shift": shift, "bad": count, "pattern": pattern}
+        found += [key | outcome(a, b, clean, groups, seed) for groups in GROUPS]
+    return {"found": found}
+
+
+def summary(results: list[Result]) -> str:
+    """Return the least and greatest ratio, and how many warned, were silently wrong, or ended in an error."""
+    ratios = [r["ratio"] for r in results if not r["refused"]] or [math.nan]
+    ends = "–".join(f"{value:.3g}" for value in (min(ratios), max(ratios)))
+    counts = {name: sum(r[name] for r in results) for name in ("warned", "silent", "refused")}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{ends}; {told} of {len(results)}" if told else ends
+
+
+def robust_tables(run: Runner, kernel: str, n: int, bad: list[Any], runs: int, own: bool) -> Iterator[Result]:
+    results: list[Result] = []
+    for shift in (0.3, 0.1):
+        work = partial(robust_run, kernel=kernel, n=n, shift=shift, own=own, bad=bad)
+        found, _ = run(work, runs, f"robust {kernel} {n}")
+        results += [r for one in found for r in one["found"]]
+    title = "basis from the first sample with its bad rows" if own else "clean basis"
+    for (count, burst), group in grouped(results, "bad", lambda r: r["pattern"] == "burst").items():
+        yield {
+            "table": f"MMD over that without bad rows, {title}: least–greatest",
+            "kernel": kernel,
+            "n": n,
+            "bad rows": f"{count}, burst" if burst else count,
+            **{str(groups): summary(part) for (groups,), part in grouped(group, "groups").items()},
+            "detail": group,
+        }
+
+
+def robust(run: Runner) -> Iterator[Result]:
+    for kernel in KERNELS:
+        yield from robust_tables(run, kernel, 10_000, BAD, run.runs("robust"), own=False)
+    some = [entry for entry in BAD if entry[0] in SOME and entry[1] != "both signs"]  # it takes long
+    for kernel in KERNELS:
+        yield from robust_tables(run, kernel, 1_000_000, some, run.runs("robust", 0.1), own=False)
+
+
+def polluted(run: Runner) -> Iterator[Result]:
+    some = [entry for entry in BAD if entry[0] in SOME]
+    for kernel in KERNELS:
+        yield from robust_tables(run, kernel, 10_000, some, run.runs("polluted"), own=True)
+
+
+def grouped(results: list[Result], *names: Any) -> dict[tuple[Any, ...], list[Result]]:
+    """Return results by the values of these names or functions, in the order of appearance."""
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    for r in results:
+        key = tuple(name(r) if callable(name) else r[name] for name in names)
+        groups.setdefault(key, []).append(r)
+    return groups
+
+
+# ---- speed ----------------------------------------------------------------------------------------
+
+IN_LIBRARY = (
+    "import sys, nysketch; print(nysketch.compare(*map(nysketch.load, sys.argv[1:]), permutations=1000).mmd)"
+)
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def process(*arguments: Any) -> None:
+    subprocess.run([sys.executable, *map(str, arguments)], check=True, capture_output=True)
+
+
+def speed(run: Runner) -> Iterator[Result]:
+    times, d, landmarks = run.runs("speed"), 10, 1000
+    rng = np.random.default_rng(0)
+    table = "Seconds, of a test with 1,000 permutations"
+
+    def entry(what: str, n: int, work: Callable[[], Any], peak: str) -> Result:
+        taken = sorted(seconds_of(work) for _ in range(times))
+        return {"table": table, "what": what, "n": n, "median": taken[len(taken) // 2], "memory": peak}
+
+    probe = [sys.executable, "-m", "nysketch", "compare", "--help"]
+    command = subprocess.run(probe, capture_output=True).returncode == 0
+    basis = nysketch.sketch(normal(rng, 20_000, d), m=landmarks, cells=False, sample_rows=0).basis
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (10_000, 1_000_000):
+            paths = [Path(folder) / f"{name}{n}.nysk" for name in "ab"]
+            for path in paths:
+                nysketch.save(nysketch.sketch(normal(rng, n, d), basis=basis, threads=1), path)
+            size = f"files of {paths[0].stat().st_size / 1e6:.1f} MB"
+            if command:
+                arguments = ("-m", "nysketch", "compare", *paths, "--permutations", 1000)
+                yield entry("nysketch compare", n, partial(process, *arguments), size)
+            yield entry("load and compare, Python", n, partial(process, "-c", IN_LIBRARY, *paths), size)
+            pair = [nysketch.load(path) for path in paths]
+            work = partial(nysketch.compare, *pair, permutations=1000, explain=False)
+            yield entry("compare, sketches loaded", n, work, size)
+    for n in (1000, 5000):
+        x, y = normal(rng, n, d), normal(rng, n, d)
+        work = partial(full_test, x, y, math.sqrt(2 * d), 1000, rng)
+        yield entry("all rows, NumPy", n, work, f"{(2 * n) ** 2 * 4 / 1e6:.0f} MB of kernel values")
+    for n in (10_000, 1_000_000):
+        x, y = normal(rng, n, d), normal(rng, n, d)
+        yield entry("columns (KS)", n, partial(test_by_column, x, y), f"{2 * x.nbytes / 1e6:.0f} MB of rows")
+
+
+SECTIONS: dict[str, Callable[[Runner], Iterator[Result]]] = {
+    "level": level,
+    "landmarks": own_landmarks,
+    "serial": serial,
+    "power": power,
+    "robust": robust,
+    "polluted": polluted,
+    "speed": speed,
+}
+
+
+# ---- what is shown --------------------------------------------------------------------------------
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def print_results(results: list[Result]) -> None:
+    for (table,), rows in grouped(results, "table").items():
+        header = [name for name in rows[0] if name not in ("table", "section", "detail")]
+        print(f"\n{table}:\n\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
+        for row in rows:
+            print(f"| {' | '.join(shown(row[name]) for name in header)} |")
+    print_failures([r for one in results for r in one.get("detail", ()) if r["silent"]])
+
+
+def print_failures(silent: list[Result]) -> None:
+    """Say which robust estimates were off by more than half without a warning."""
+    names = ("kernel", "n", "shift", "bad", "pattern", "groups")
+    for key, group in grouped(silent, *names).items():
+        ratios = ", ".join(f"{r['ratio']:.3g}" for r in group)
+        print(f"silently wrong: {dict(zip(names, key, strict=True))}: {ratios}")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--section", nargs="+", choices=SECTIONS, default=[*SECTIONS], metavar="NAME")
+    parser.add_argument("--runs", type=int, help="pairs per case, instead of what the sections say")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1, help="how many to use, of one thread each")
+    parser.add_argument("--json", type=Path, help="also write the numbers here; other sections stay")
+    options = parser.parse_args()
+    if options.json and not options.json.parent.is_dir():
+        parser.error(f"there is no folder {options.json.parent}")
+    return options
+
+
+def main() -> None:
+    options = parse()
+    run = Runner(options)
+    kept: list[Result] = []
+    if options.json and options.json.exists():
+        kept = [r for r in json.loads(options.json.read_text()) if r["section"] not in options.section]
+    results: list[Result] = []
+    for section in options.section:
+        start = time.perf_counter()
+        for result in SECTIONS[section](run):
+            results.append({"section": section} | result)
+            if options.json:
+                options.json.write_text(json.dumps(kept + results, indent=1))
+        print(f"{section}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    print(
+        f"{platform.machine()}, {options.processes} process(es), NumPy {np.__version__}, "
+        f"SciPy {scipy.__version__}; seed {options.seed}"
+    )
+    print_results(results)
+
+
+if __name__ == "__main__":
+    main()
