@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.spatial.distance import cdist
 
+import nysketch
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
@@ -283,17 +285,17 @@ def test_outliers_move_the_mean_but_no_median(monk):
     assert middle["U-Stat", 1] > 1e4
     assert middle["MONK BCD", 5] > 1e4  # five bad pairs in five groups
     assert max(middle["MONK BCD", 21], middle["MONK BCD-Fast", 21]) < 0.35
-    assert middle["sketch", 21] < 0.15
+    assert middle["sketch: median", 21] < 0.15
+    assert middle["sketch: trimmed", 21] < 0.15
 
 
 def test_robust_mmd_is_that_of_compare(monk):
-    comparing = pytest.importorskip("nysketch.comparing")
     kernel, normals = monk.KERNELS[0], monk.drawn_normals(0)
     basis = monk.fitted_basis(kernel, "Gaussian with outliers", normals, 0)
     rows = monk.samples("Gaussian with outliers", normals, 500, np.random.default_rng(0))
     sketches = [monk.sketched(each, basis, seed) for seed, each in enumerate(rows)]
-    found = comparing.compare(*sketches, robust=21, blocks="random", test="none", explain=False)
-    assert monk.robust_mmd(*sketches, 21) == found.mmd
+    found = nysketch.compare(*sketches, robust=21, blocks="random", test="none", explain=False)
+    assert monk.robust_mmds(*sketches, 21) == (found.robustness.median.value, found.mmd)
 
 
 def test_monk_in_small(tmp_path):
@@ -317,19 +319,19 @@ def test_monk_in_small(tmp_path):
     assert {path.name for path in out.iterdir()} == names
     with (out / "g-1.csv").open() as one, (out / "g-2.csv").open() as other:
         first, second = [*csv.DictReader(one)], [*csv.DictReader(other)]
-    assert len(first) == 3 * 2 * (1 + 3 * 2)
+    assert len(first) == 3 * 2 * (1 + 4 * 2)
     error = {
         (r["kernel"], r["n"], r["estimator"], r["groups"]): float(r["median"])
         for r in first
         if r["setting"] == "Gaussian with outliers"
     }
     assert error["quadratic", "100", "U-Stat", "1"] > 4
-    assert error["quadratic", "100", "sketch", "21"] < 1
+    assert error["quadratic", "100", "sketch: median", "21"] < 1
     assert error["RBF", "100", "U-Stat", "1"] < 0
     assert {(r["pair"], r["estimator"], r["trials"]) for r in second} == {
-        (pair, name, "1" if name == "sketch" else "3")
+        (pair, name, "1" if name == "sketch: median" else "3")
         for pair in ("EI–IE", "EI–EI", "IE–IE")
-        for name in ("U-Stat", "MONK BCD", "MONK BCD-Fast", "sketch")
+        for name in ("U-Stat", "MONK BCD", "MONK BCD-Fast", "sketch: median")
     }
     median = {r["pair"]: float(r["median"]) for r in second if r["estimator"] == "U-Stat"}
     assert median["EI–IE"] > 0 > max(median["EI–EI"], median["IE–IE"])
