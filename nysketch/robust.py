@@ -121,16 +121,22 @@ def robust_mean(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustMean:
     deviation = 1.4826 * float(np.median(np.abs(distances - middle)))
     # Where most blocks are the same, what little the others differ is not wild.
     limit = middle + _WILD * max(deviation, 0.05 * middle)
-    # Where nearly half of them are wild, so are the median and the deviation.
-    limit = min(limit, _FAR * float(np.quantile(distances, 0.25)))
+    # Where nearly half of them are wild, so are the median and the deviation. (A quarter of the blocks may be
+    # the same to the last digit, if rows have few values.)
+    near = float(np.quantile(distances, 0.25))
+    limit = min(limit, _FAR * near) if near > 1e-9 * middle else limit
     astray = middle > _FAR * _closest(blocks)
     return RobustMean(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
 
 
 def _closest(blocks: Blocks) -> float:
-    """Return how far apart blocks are where they are closest: an eighth of them, and the mean of such."""
+    """Return how far apart blocks are where they are closest: an eighth of them, and the mean of such.
+
+    Blocks with the same mean, as those of few different rows, do not count.
+    """
     neighbours = max(len(blocks) // 8, 1)
     distances = np.sort(_distances(blocks.means), axis=1)[:, neighbours]
+    distances = np.where(distances > 1e-9 * distances.max(), distances, np.inf)
     at = int(np.argmin(distances))
     return float(distances[at]) * math.sqrt(blocks.weights[at] / 2)
 

@@ -6,6 +6,7 @@ whole. Cells are not kept by block: what is learned from such a sketch is learne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from nysketch.accumulators import BlockSums
 from nysketch.exact import ExactSum
 from nysketch.robust import RobustMean, require_groups, robust_mean
+from nysketch.runs import Runs
 from nysketch.samples import RowSample
 from nysketch.sketches import Sketch
 from nysketch.twosample import Blocks
@@ -58,19 +60,31 @@ def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
     require_groups(groups, int((_weights(parts) > 0).sum()), "the sketch")
     found = _centre(sketch, parts, groups, seed)
     if found.crowded and sketch.runs is not None:
-        runs = BlockSums(sketch.runs.sums, sketch.runs.rows, sketch.runs.weights)
+        runs = _as_blocks(sketch.runs)
         if (_weights(runs) > 0).sum() >= groups:
             other = _centre(sketch, runs, groups, seed)
             if not other.crowded:
                 kind, parts, found = "consecutive", runs, other
     some = np.flatnonzero(_weights(parts) > 0)
-    kept = some[found.kept()]
+    rest = without(sketch, some[found.wild], consecutive=kind == "consecutive")
+    left_out = some[found.wild].tolist()
+    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, found.crowded)
+
+
+def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, consecutive: bool) -> Sketch:
+    """Return the sketch without some of its blocks, or runs, and without sampled rows that are far off."""
+    parts = sketch.tally.blocks
+    if consecutive and sketch.runs is not None:
+        parts = _as_blocks(sketch.runs)
+    kept = np.setdiff1d(np.arange(len(parts.rows)), left_out)
     tally = replace(
         sketch.tally, blocks=_only(parts, kept), sample=_near_rows(sketch.tally.sample), cells=None, runs=None
     )
-    rest = replace(sketch, tally=tally)
-    left_out = some[found.wild].tolist()
-    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, found.crowded)
+    return replace(sketch, tally=tally)
+
+
+def _as_blocks(runs: Runs) -> BlockSums:
+    return BlockSums(runs.sums, runs.rows, runs.weights)
 
 
 def _centre(sketch: Sketch, parts: BlockSums, groups: int, seed: int) -> RobustMean:

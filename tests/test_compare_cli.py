@@ -89,6 +89,32 @@ def test_an_alarm_is_exit_code_7(run_cli, days, names, code):
     assert run_cli("compare", *(f"{name}.nysk" for name in names), cwd=days).returncode == 0
 
 
+def test_an_alarm_that_cannot_tell_is_a_failure(run_cli, days, tmp_path):
+    for name in ("1", "3"):
+        made = nysketch.sketch(days / f"{name}.parquet", basis=days / "basis.nysk", blocks=1, runs=0)
+        nysketch.save(made, tmp_path / f"{name}.nysk")
+    assert run_cli("compare", "1.nysk", "3.nysk", cwd=tmp_path).returncode == 0
+    result = run_cli("compare", "1.nysk", "3.nysk", "--alarm", cwd=tmp_path)
+    assert result.returncode == 1 and "MMD" in result.stdout
+    assert "no test of 1.nysk and 3.nysk was possible: --alarm cannot tell" in result.stderr
+
+
+def test_a_reference_is_not_compared_with_itself(run_cli, days):
+    found = json_of(run_cli("compare", "?.nysk", "--reference", "1.nysk", "--json", cwd=days))
+    assert [c["second"] for c in found["comparisons"]] == ["2.nysk", "3.nysk", "4.nysk"]
+
+
+def test_landmarks_show_list_columns(run_cli, tmp_path):
+    random = np.random.default_rng(0)
+    for name, shift in (("a", 0.0), ("b", 1.0)):
+        lists = pa.FixedSizeListArray.from_arrays(random.normal(size=2000) + shift, 2)
+        pq.write_table(pa.table({"z": random.normal(size=1000), "emb": lists}), tmp_path / f"{name}.parquet")
+    run_cli("sketch", "a.parquet", "-m", "20", "-o", "a.nysk", cwd=tmp_path)
+    run_cli("sketch", "b.parquet", "--basis", "a.nysk", "-o", "b.nysk", cwd=tmp_path)
+    shown = run_cli("compare", "a.nysk", "b.nysk", cwd=tmp_path).stdout
+    assert "\n  emb [" in shown and "emb[0]" in shown
+
+
 def test_all_with_each_other(run_cli, days):
     names = [f"{i}.nysk" for i in range(1, 5)]
     found = json_of(run_cli("compare", *names, "--json", cwd=days))
@@ -151,7 +177,7 @@ def test_robust_tells_which_blocks_were_left_out(run_cli, days):
     shown = run_cli("compare", "linear3.nysk", "linear2.nysk", "--robust", "64", cwd=days).stdout
     assert "over 64 groups of all blocks" in shown and "blocks of linear3.nysk (" in shown
     warned = run_cli("compare", "linear3.nysk", "linear2.nysk", "--robust", "5", cwd=days)
-    assert warned.returncode == 0 and "warning: Blocks disagree wildly" in warned.stderr
+    assert warned.returncode == 0 and "warning: Blocks of rows disagree wildly" in warned.stderr
 
 
 @pytest.mark.parametrize(

@@ -473,3 +473,96 @@ def test_adjustments_against_their_definitions():
     assert np.allclose(benjamini_hochberg(p), false_discovery_control(p))
     stepped = [min(1.0, min(5 / (j + 1) * ordered[j] for j in range(i, 5))) for i in range(5)]
     assert np.allclose(sorted(benjamini_hochberg(p)), stepped)
+
+
+# ---- what must not be answered wrongly ---------------------------------------------------------------
+
+
+def test_tables_of_one_row_are_not_different_for_their_rounding():
+    made = [sketch(np.tile([[0.3, 7.0, 0.01]], (n, 1))) for n in (5000, 20_001)]
+    found = compare(*made, explain=True)
+    assert found.mmd < 1e-6 and found.p_value == 1 and found.dependences == (None, None)
+    assert [shift.shift for shift in found.explanation.shifts] == [0, 0, 0]
+    assert found.explanation.more_in_first == found.explanation.more_in_second == []
+    moved = compare(made[0], sketch(rows(500, 1)), explain=True).explanation.shifts
+    assert all(shift.shift is None for shift in moved)  # they were constant, and are no more
+
+
+def test_precisions_that_differ_are_no_difference_of_the_rows():
+    data = np.tile([[0.3, 7.0, 0.01]], (3000, 1))
+    found = compare(sketch(data), sketch(data, precision="float64"))
+    assert found.p_value == 1
+    assert any("float32 and float64" in note for note in found.notes)
+
+
+def test_a_heavy_row_is_seen_in_the_error_and_keeps_the_level():
+    rejected = 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        made = [
+            sketch(
+                pa.table(
+                    {
+                        **dict(zip("012", rows(500, 2 * seed + side).T, strict=True)),
+                        "w": np.clip(1 + random.pareto(0.7, 500), 0, 1e9),
+                    }
+                ),
+                WEIGHTED,
+                weights="w",
+                cells=False,
+                sample_rows=0,
+            )
+            for side in range(2)
+        ]
+        rejected += compare(*made).rejected
+    assert rejected <= 8  # 99.9 % of such counts are, at 5 %; it had been every other pair
+
+
+WEIGHTED = Basis.fit(pa.table(dict(zip("012", PILOT.T, strict=True))), m=30)
+
+
+def test_too_many_wild_blocks_are_not_tested():
+    basis = Basis.fit(PILOT, m=60, kernel="linear")
+    pair = [sketch(spoiled(rows(5000, seed), 200, seed), basis) for seed in range(2)]
+    found = compare(*pair, robust=64)
+    assert found.robustness.overwhelmed and found.verdict is None and found.rejected is None
+
+
+def test_rows_with_few_values_have_no_wild_blocks_for_being_the_same():
+    coins = [np.random.default_rng(seed).integers(0, 2, (60, 1)).astype(float) for seed in range(2)]
+    basis = Basis.fit(np.vstack(coins), m=2)
+    found = compare(*(sketch(coin, basis) for coin in coins), robust=9)
+    assert not found.robustness.overwhelmed
+
+
+def test_a_burst_of_bad_rows_under_a_bounded_kernel():
+    # It changes all random blocks a little, none of them wildly; but two runs.
+    x, y = rows(6000, 1), rows(6000, 2)
+    y[3000:3300] = 1e4
+    pair = sketch(x), sketch(y)
+    assert compare(*pair, blocks="random").rejected
+    found = compare(*pair, robust=21, explain=True)
+    assert found.blocks == "consecutive" and not found.rejected
+    assert found.robustness.left_out[0] == [] and 2 <= len(found.robustness.left_out[1]) <= 6
+    # What is explained is what was compared.
+    assert all(abs(shift.means[1]) < 5 for shift in found.explanation.shifts)
+
+
+def test_errors_of_what_moved_allow_for_the_order_of_rows():
+    noise = np.random.default_rng(0).normal(size=(4000, 3))
+    noise = np.cumsum(noise * 0.1, axis=0) * [1, 10, 0.1]
+    found = compare(sketch(noise), sketch(rows(4000, 1)), explain=True)
+    careless = compare(sketch(noise), sketch(rows(4000, 1)), explain=True, blocks="random")
+    for one, other in zip(found.explanation.shifts, careless.explanation.shifts, strict=True):
+        assert one.standard_error > 3 * other.standard_error
+    assert abs(found.explanation.more_in_second[0].z) < abs(careless.explanation.more_in_second[0].z) / 2
+    single = compare(sketch(noise, blocks=1, runs=0), sketch(rows(400, 1)), explain=True)
+    assert single.explanation.more_in_second[0].z is None
+
+
+def test_too_few_draws_for_several_comparisons_are_refused():
+    made = [sketch(rows(300, seed)) for seed in range(3)]
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    with pytest.raises(UsageError, match="with 40 permutations no p-value adjusted for 3 comparisons"):
+        compare_all(made, list("abc"), pairs, permutations=40)
+    assert compare_all(made, list("abc"), pairs, permutations=40, adjustment="none", explain=False).found

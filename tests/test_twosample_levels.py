@@ -21,6 +21,7 @@ from nysketch.twosample import (
     dependence,
     exchangeable,
     permutation_test,
+    uncorrelated,
 )
 
 PAIRS, ALPHA = 400, 0.05
@@ -146,6 +147,16 @@ def test_a_series_is_seen_and_runs_keep_the_level():
     assert seen > 0.98 * PAIRS
     assert by_runs <= 0.1 * PAIRS  # a little above the level: the ends of runs still depend on each other
     assert by_blocks > 0.2 * PAIRS
+
+
+@pytest.mark.parametrize(("correlation", "rows"), [(0.9, 4096), (0.95, 4096)])
+def test_strongly_dependent_rows_keep_the_level_once_neighbouring_runs_are_put_together(correlation, rows):
+    rejected = 0
+    for pair in range(PAIRS):
+        rng = np.random.default_rng(pair)
+        sides = [consecutive(features(series(rng, rows, correlation)), rows // 64) for _ in range(2)]
+        rejected += run(bootstrap_test, *map(uncorrelated, sides), rng).rejected
+    assert rejected <= 0.08 * PAIRS
 
 
 def test_independent_rows_are_rarely_taken_for_a_series():

@@ -12,7 +12,7 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
-from nysketch.errors import EXIT_ALARM, UsageError
+from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 
 if TYPE_CHECKING:
     from nysketch.comparing import Comparison, Comparisons
@@ -73,7 +73,8 @@ _SHOWN_VALUES = 6
     "--robust",
     type=click.IntRange(min=3),
     metavar="Q",
-    help="MMD as the median over Q groups of blocks: stands fewer than Q/2 bad rows on both sides together.",
+    help="Leave out blocks of rows that are far from the median over Q groups of blocks: stands fewer than "
+    "Q/2 bad rows, on both sides together and whatever the number of rows.",
 )
 @options.seed
 @click.option("--explain/--no-explain", default=None, help="Say what moved. Default: for two sketches.")
@@ -100,7 +101,7 @@ def command(
 
     The MMD is the distance of two mean embeddings: 0 for the same rows, at most 1.41 for kernels between 0
     and 1. With more than two sketches, all are compared with each other. Sketches must have the same
-    columns, scaling and kernel; at the same basis the test is exact.
+    columns, scaling and kernel; at the same basis, with blocks of equally many rows, the test is exact.
     """
     from nysketch.comparing import compare_all
     from nysketch.fileformat import load_sketch
@@ -109,7 +110,7 @@ def command(
         raise UsageError("--chain and --reference exclude each other")
     if alarm and test == "none":
         raise UsageError("--alarm needs a test: leave out --test none")
-    paths = options.sketch_files(sketches)
+    paths = options.sketch_files(sketches, but=reference)
     if reference is not None:
         paths = [reference, *paths]
     if len(paths) < 2:
@@ -142,7 +143,15 @@ def command(
         _print_one(found.found[0])
     else:
         _print_many(found, matrix=reference is None and not chain and len(paths) <= _WIDEST_MATRIX)
-    return EXIT_ALARM if alarm and found.rejected else 0
+    if alarm and found.rejected:
+        return EXIT_ALARM
+    untested = [comparison for comparison in found.found if comparison.verdict is None]
+    if alarm and untested:
+        one, other = untested[0].names
+        raise NysketchError(
+            f"no test of {one} and {other} was possible: --alarm cannot tell whether they differ"
+        )
+    return 0
 
 
 def _warn(found: Comparisons) -> None:
@@ -245,7 +254,8 @@ def _print_shifts(shifts: list[Shift]) -> None:
 def _print_regions(regions: list[Region], order: list[str]) -> None:
     """Print landmarks by the columns that moved most."""
     for region in regions:
-        names = [name for name in order if name in region.landmark] or list(region.landmark)
+        columns = [name if name in region.landmark else name.rpartition("[")[0] for name in order]
+        names = list(dict.fromkeys(columns)) or list(region.landmark)
         values = ", ".join(f"{name} {_value(region.landmark[name])}" for name in names[:_SHOWN_VALUES])
         more = (
             f" and {len(region.landmark) - _SHOWN_VALUES} more"

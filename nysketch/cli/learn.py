@@ -305,7 +305,9 @@ def _lines(model: Any) -> list[tuple[str, str]]:
 def _left_out(robust: dict[str, Any]) -> str:
     kind = "random blocks" if robust["blocks"] == "random" else "runs of consecutive rows"
     numbers = robust["left_out"]
-    listed = f" ({', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''})" if numbers else ""
+    if not numbers:
+        return f"no {kind}: none has bad rows in it"
+    listed = f" ({', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''})"
     return f"{len(numbers)} {kind}{listed} with {robust['rows_left_out']:,} rows, bad ones among them"
 
 

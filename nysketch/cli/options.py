@@ -134,7 +134,7 @@ def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path
     """Return the files that paths, globs and directories of sketches stand for, in a stable order.
 
     A file may be named twice, but a glob or directory must not bring it a second time; nor do they bring
-    the file `but`, which is the output of an earlier run.
+    the file `but`, which has another part in the command.
     """
     files: list[tuple[str, str]] = []  # with their real paths
     brought: dict[str, str] = {}  # real path → the glob or directory

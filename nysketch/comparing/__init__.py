@@ -18,10 +18,13 @@ from typing import Any
 
 from nysketch.comparing.adjusting import adjusted
 from nysketch.comparing.choices import (
+    Limits,
     blocks_of,
     choose_partition,
+    rounding,
     run_test,
     warn_of_own_landmarks,
+    warn_of_precisions,
     warn_of_shared_rows,
 )
 from nysketch.comparing.corruption import without_bad_rows
@@ -29,13 +32,15 @@ from nysketch.comparing.embeddings import Embedded, embedded, unseen
 from nysketch.comparing.explaining import explain
 from nysketch.comparing.results import (
     ADJUSTMENTS,
+    CONSECUTIVE,
     NONE,
     Comparison,
     Comparisons,
     Options,
 )
-from nysketch.errors import IncompatibleError, UsageError
+from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.sketches import Sketch
+from nysketch.trimming import without
 from nysketch.twosample import PERMUTATION, Distance
 
 __all__ = ["Comparison", "Comparisons", "Options", "compare", "compare_all"]
@@ -45,7 +50,9 @@ def compare(
     first: Sketch, second: Sketch, *, names: tuple[str, str] = ("first", "second"), **options: Any
 ) -> Comparison:
     """Compare two sketches: their MMD with its error, a test, and what moved; options as in `Options`."""
-    return _compare(first, second, embedded(first, second), names, Options(**options))
+    wanted = Options(**options)
+    wanted.require_draws()
+    return _compare(first, second, embedded(first, second), names, wanted)
 
 
 def compare_all(
@@ -61,7 +68,9 @@ def compare_all(
     wanted = Options(**options)
     if adjustment not in ADJUSTMENTS:
         raise UsageError(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, not {adjustment!r}")
-    wanted = replace(wanted, permutations=wanted.draws(1 if adjustment == NONE else len(pairs)))
+    together = 1 if adjustment == NONE else len(pairs)
+    wanted.require_draws(together)
+    wanted = replace(wanted, permutations=wanted.draws(together))
     shared = _Shared(sketches)
     found = []
     for count, (i, j) in enumerate(pairs):
@@ -70,7 +79,7 @@ def compare_all(
         try:
             both = shared.pair(i, j)
             found.append(_compare(sketches[i], sketches[j], both, (names[i], names[j]), wanted))
-        except (IncompatibleError, UsageError) as error:
+        except (IncompatibleError, InputError, UsageError) as error:
             raise type(error)(f"{names[i]} and {names[j]}: {error}") from error
     if len(pairs) > 1:
         found = adjusted(found, adjustment)
@@ -107,41 +116,38 @@ def _compare(
     options: Options,
 ) -> Comparison:
     notes: list[str] = []
-    robustness, partition = None, None
-    if options.robust is not None:
+    robustness = None
+    if options.robust is None:
+        partition = choose_partition(both, options, names, notes)
+    else:
         both, robustness, partition = without_bad_rows(both, options, names, notes)
-    partition = partition or choose_partition(both, options, names, notes)
     one, two = (blocks_of(side, partition) for side in both)
     distance = Distance.of(one, two)
     same_basis = first.basis == second.basis
-    allowance = 0.0
     test: str | None = None if options.test == NONE else options.test
-    if not same_basis and test is not None:
-        if test == PERMUTATION:
-            raise UsageError(
-                "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
-                "with the same --basis"
-            )
-        gaps = [unseen(sketch) for sketch in (first, second)]
-        if None in gaps:
-            notes.append(
-                "The landmarks differ, and without sampled rows it is unknown how much of the MMD is due to "
-                "that: no test."
-            )
-            test = None
-        else:
-            allowance = sum(gap for gap in gaps if gap is not None)
-            notes.append(
-                f"The landmarks differ: up to {allowance:.2g} of the MMD may be due to that, which the test "
-                "allows for."
-            )
+    allowance = 0.0
+    if not same_basis:
+        allowance, test = _allow_for_landmarks(first, second, test, notes)
+    if robustness is not None and robustness.overwhelmed:
+        test = None  # of bad rows; a note says so
     notes += warn_of_shared_rows(first, second, names)
+    notes += warn_of_precisions(first, second)
     if same_basis:
         notes += warn_of_own_landmarks(first, second, names)
     verdict = None
     if test is not None:
+        limits = Limits(allowance, rounding(first, second, both))
         weighted = first.weighted or second.weighted
-        verdict = run_test(one, two, test, partition, allowance, weighted, options, notes)
+        verdict = run_test(one, two, test, partition, limits, weighted, options, notes)
+    explanation = None
+    if options.explain:
+        seen = [first, second]
+        consecutive = partition == CONSECUTIVE
+        if robustness is not None:
+            left_out = zip(seen, robustness.left_out, strict=True)
+            seen = [without(sketch, gone, consecutive=consecutive) for sketch, gone in left_out]
+        ratios = [side.dependence.ratio if consecutive and side.dependence else 1.0 for side in both]
+        explanation = explain(*seen, ratios=ratios, consecutive=consecutive, regions=options.regions)
     return Comparison(
         names=names,
         rows=(first.rows, second.rows),
@@ -153,6 +159,30 @@ def _compare(
         alpha=options.alpha,
         allowance=allowance,
         robustness=robustness,
-        explanation=explain(first, second, regions=options.regions) if options.explain else None,
+        explanation=explanation,
         notes=notes,
     )
+
+
+def _allow_for_landmarks(
+    first: Sketch, second: Sketch, test: str | None, notes: list[str]
+) -> tuple[float, str | None]:
+    """Return how much of the MMD may be due to different landmarks, and the test that allows for it."""
+    if test == PERMUTATION:
+        raise UsageError(
+            "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
+            "with the same --basis"
+        )
+    gaps = [unseen(sketch) for sketch in (first, second)]
+    if None in gaps:
+        notes.append(
+            "The landmarks differ, and without sampled rows it is unknown how much of the MMD is due to "
+            "that: no test."
+        )
+        return 0.0, None
+    allowance = sum(gap for gap in gaps if gap is not None)
+    notes.append(
+        f"The landmarks differ: up to {allowance:.2g} of the MMD may be due to that"
+        + (", which the test allows for." if test is not None else ".")
+    )
+    return allowance, test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,30 @@ from nysketch.errors import UsageError
 from nysketch.sketches import Sketch
 from nysketch.twosample import BOOTSTRAP, FEWEST_BLOCKS, PERMUTATION, Blocks, Dependence, Verdict
 
+# Relative to the length of a mean embedding. What float32 does to a row is the same in both samples, and only
+# sums are rounded differently; beside float64, its own error shows, 1.2e-4 where all rows were the same.
+_ROUNDING, _MIXED = 1e-6, 5e-4
+
 # A landmark counts itself among the rows of the sample it was drawn from: more than this share of its sum.
 _OWN_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large an MMD may be without any difference between the samples.
+
+    `allowance` is what different landmarks account for, `floor` what the rounding of kernel values does.
+    """
+
+    allowance: float = 0.0
+    floor: float = 0.0
+
+
+def rounding(first: Sketch, second: Sketch, both: tuple[Embedded, Embedded]) -> float:
+    """Return the MMD that the rounding of kernel values may lead to."""
+    length = max(float(np.linalg.norm(side.random.mean)) for side in both)
+    same = first.settings["precision"] == second.settings["precision"]
+    return length * (_ROUNDING if same else _MIXED)
 
 
 def blocks_of(side: Embedded, partition: str) -> Blocks:
@@ -79,7 +102,7 @@ def run_test(
     two: Blocks,
     test: str,
     partition: str,
-    allowance: float,
+    limits: Limits,
     weighted: bool,
     options: Options,
     notes: list[str],
@@ -93,24 +116,27 @@ def run_test(
             raise UsageError(
                 "a test needs at least 2 blocks of rows of each sketch; sketch with more --blocks"
             )
-        notes.append("Too few blocks of rows for a test: sketch with more --blocks.")
+        notes.append("Too few blocks of rows, or too few rows, for a test: sketch with more --blocks.")
         return None
     if fewest < FEWEST_BLOCKS:
         notes.append(f"Only {fewest} blocks of rows: the p-value is rough.")
     equal = twosample.exchangeable(one, two)
     if test == AUTO:
-        exact = partition == RANDOM and not allowance and not weighted and equal is not None
+        exact = partition == RANDOM and not limits.allowance and not weighted and equal is not None
         test = PERMUTATION if exact else BOOTSTRAP
-    draws = options.draws()
-    if draws + 1 < 1 / options.alpha:
-        raise UsageError(
-            f"with {draws} permutations no p-value is below {1 / (draws + 1):.2g}: at --alpha "
-            f"{options.alpha:g} nothing can be rejected. Use more --permutations"
-        )
-    rng = np.random.default_rng(options.seed)
-    settings: dict[str, Any] = {"alpha": options.alpha, "permutations": draws, "rng": rng}
+    settings: dict[str, Any] = {
+        "alpha": options.alpha,
+        "permutations": options.draws(),
+        "rng": np.random.default_rng(options.seed),
+        "floor": limits.floor,
+    }
     if test == BOOTSTRAP:
-        return twosample.bootstrap_test(one, two, allowance=allowance, **settings)
+        return twosample.bootstrap_test(one, two, allowance=limits.allowance, **settings)
+    if weighted:
+        notes.append(
+            "Rows have weights: the permutation test takes blocks of equal weight for equally sure, and may "
+            "reject too rarely. The bootstrap does not."
+        )
     if equal is None:
         notes.append(
             "Blocks of the two samples cannot be made equally large: the permutation test is approximate."
@@ -127,6 +153,17 @@ def warn_of_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) -
     return [
         f"{shared[0].path} is in {names[0]} and in {names[1]}: what they share hides a difference, and the "
         "test rejects too rarely. Take it away from one of them first (nysketch subtract)."
+    ]
+
+
+def warn_of_precisions(first: Sketch, second: Sketch) -> list[str]:
+    """Warn if kernel values were rounded differently."""
+    precisions = [sketch.settings["precision"] for sketch in (first, second)]
+    if precisions[0] == precisions[1]:
+        return []
+    return [
+        f"The sketches have kernel values in {precisions[0]} and {precisions[1]}: an MMD below "
+        f"{_MIXED:g} may be due to that, and counts as none."
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nysketch.comparing.choices import blocks_of, choose_partition
 from nysketch.comparing.embeddings import Embedded
 from nysketch.comparing.results import AUTO, CONSECUTIVE, RANDOM, Options, Robustness
 from nysketch.quality import features_of
@@ -25,37 +26,43 @@ _SAMPLED, _FEWEST_SAMPLED = 500, 50
 
 def without_bad_rows(
     both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str], notes: list[str]
-) -> tuple[tuple[Embedded, Embedded], Robustness, str | None]:
+) -> tuple[tuple[Embedded, Embedded], Robustness, str]:
     """Leave out the blocks of both that disagree with most others.
 
-    Also return which blocks to compare, if bad rows decide that, and what the median over all blocks is.
+    Also return which blocks to compare, and what the median over all blocks is.
     """
     groups = options.robust
     assert groups is not None
     of_random = [_centre(side.random, groups, name, options) for side, name in zip(both, names, strict=True)]
     of_runs = [None if side.runs is None else _centre_of_runs(side.runs, groups, options) for side in both]
     runs = [centre for centre in of_runs if centre is not None]
-    left = tuple(_trimmed(*parts) for parts in zip(both, of_random, of_runs, strict=True))
-    partition, centres = None, of_random
+    left = _left(both, of_random, of_runs)
     trouble = _trouble(of_random, left, names, RANDOM)
-    if options.blocks == CONSECUTIVE and len(runs) == 2:
+    burst = None
+    if options.blocks == AUTO and trouble and len(runs) == 2 and not _trouble(runs, left, names, CONSECUTIVE):
+        burst = "Bad rows follow each other: runs of consecutive rows are compared."  # in few of these
+        notes.append(burst)
+    partition = CONSECUTIVE if burst else choose_partition(left, options, names, notes)
+    centres = of_random
+    if partition == CONSECUTIVE:
+        wanted = groups if options.blocks == CONSECUTIVE else FEWEST_GROUPS
         for side, name in zip(both, names, strict=True):
-            require_groups(groups, 0 if side.runs is None else len(side.runs), name, "runs")
-        partition, centres = CONSECUTIVE, runs
-        # Runs of sorted rows vary as much as they like: what is left must be seen in random blocks.
-        trouble = _too_many(runs, names)
-    elif options.blocks == AUTO and trouble and len(runs) == 2:
-        # Bad rows in one place of a file are in all random blocks, but in few runs.
-        of_the_runs = _trouble(runs, left, names, CONSECUTIVE)
-        if not of_the_runs:
-            partition, centres, trouble = CONSECUTIVE, runs, []
-            notes.append("Bad rows follow each other: runs of consecutive rows are compared.")
+            require_groups(wanted, 0 if side.runs is None else len(side.runs), name, "runs")
+        # Runs of sorted rows vary as much as they like: how much says nothing of bad rows.
+        centres, trouble = runs, [] if burst else _too_many(runs, names)
     notes += trouble
-    sides = [side.runs if partition == CONSECUTIVE else side.random for side in both]
-    one, two = (side for side in sides if side is not None)
+    one, two = (blocks_of(side, partition) for side in both)
     median = monk_mmd(one, two, min(centre.groups for centre in centres), seed=options.seed)
     left_out = [part.numbers[centre.wild].tolist() for part, centre in zip((one, two), centres, strict=True)]
-    return (left[0], left[1]), Robustness(median, (left_out[0], left_out[1]), bool(trouble)), partition
+    return left, Robustness(median, (left_out[0], left_out[1]), bool(trouble)), partition
+
+
+def _left(
+    both: tuple[Embedded, Embedded], of_random: list[RobustMean], of_runs: list[RobustMean | None]
+) -> tuple[Embedded, Embedded]:
+    """Return both sides without wild blocks."""
+    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_runs, strict=True))
+    return first, second
 
 
 def _trouble(
@@ -69,7 +76,8 @@ def _trouble(
         if excess is not None and excess > _WILDLY:
             found.append(
                 f"{name}: blocks of rows vary {excess:.2g} times as much as most rows do: bad rows in nearly "
-                "all blocks, or very heavy tails. The MMD may be that of bad rows; sketch with more --blocks."
+                "all blocks, or very heavy tails. The MMD may be that of bad rows, and there is no test. "
+                "Sketch with more --blocks."
             )
     return found
 
@@ -87,10 +95,13 @@ def _centre_of_runs(runs: Blocks, groups: int, options: Options) -> RobustMean |
 
 def _trimmed(side: Embedded, of_random: RobustMean, of_runs: RobustMean | None) -> Embedded:
     random = side.random.only(of_random.kept())
-    runs = None
-    if side.runs is not None and of_runs is not None:
-        runs = side.runs.only(of_runs.kept())
-    return Embedded(side.sketch, random, runs, None if runs is None else dependence(random, runs))
+    if side.runs is None or of_runs is None:
+        return Embedded(side.sketch, random, None, None)
+    runs = side.runs.only(of_runs.kept())
+    # Bad rows that follow each other are in a few runs and in all random blocks: what these runs tell of the
+    # order must not be left out. Scattered ones are in some of both, and say nothing.
+    order = dependence(random, runs) if len(of_random.wild) else side.dependence
+    return Embedded(side.sketch, random, runs, order)
 
 
 def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
@@ -99,11 +110,12 @@ def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
     if not any(c.astray for c in centres) and 2 * sum(len(c.wild) for c in centres) < groups:
         return []
     wild = " and ".join(
-        f"{len(c.wild)} of {c.blocks} blocks of {n}" for n, c in zip(names, centres, strict=True)
+        f"most of {n}" if c.astray else f"{len(c.wild)} of {c.blocks} of {n}"
+        for n, c in zip(names, centres, strict=True)
     )
     return [
-        f"Blocks disagree wildly ({wild}): too many for the median of {groups} groups, so the MMD may be "
-        f"that of bad rows. {_remedy(groups, centres)}"
+        f"Blocks of rows disagree wildly ({wild}): too many for the median of {groups} groups, so the MMD "
+        f"may be that of bad rows, and there is no test. {_remedy(groups, centres)}"
     ]
 
 

@@ -48,10 +48,11 @@ class Embedded:
         sketch.mean_kernel()  # complains if there are no rows
         tally = sketch.tally
         weights = tally.blocks.rows if tally.blocks.weights is None else tally.blocks.weights.high
-        random = Blocks.of(coordinates(sketch.block_kernel_sums), weights)
+        weighted = sketch.weighted
+        random = Blocks.of(coordinates(sketch.block_kernel_sums), weights, weighted=weighted)
         if sketch.runs is None:
             return cls(sketch, random, None, None)
-        runs = Blocks.of(coordinates(sketch.runs.sums.high), sketch.runs.weight)
+        runs = Blocks.of(coordinates(sketch.runs.sums.high), sketch.runs.weight, weighted=weighted)
         return cls(sketch, random, runs, dependence(random, runs))
 
 

@@ -7,7 +7,8 @@ positive where the first sample has more of its rows and negative where the seco
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from nysketch.cells import numeric_landmarks
 from nysketch.comparing.embeddings import values_at
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches import Sketch
-from nysketch.twosample import Blocks
+from nysketch.twosample import Blocks, uncorrelated
 
 Floats = NDArray[np.float64]
+
+# A column that varies by less than this, relative to its scale and its mean, is constant but for rounding.
+_CONSTANT = 1e-6
 
 # Landmarks that are more similar than this, by the kernel, tell the same story.
 _ALIKE = 0.5
@@ -65,10 +69,21 @@ class Explanation:
         return asdict(self)
 
 
-def explain(first: Sketch, second: Sketch, *, regions: int = 3) -> Explanation:
-    """Say what moved from the first sketch to the second; both have the same kernel of the same columns."""
-    shifts, source = _shifts(first, second)
-    more, less = _witness(first, second, regions)
+def explain(
+    first: Sketch,
+    second: Sketch,
+    *,
+    consecutive: bool = False,
+    ratios: Sequence[float] = (1.0, 1.0),
+    regions: int = 3,
+) -> Explanation:
+    """Say what moved from the first sketch to the second; both have the same kernel of the same columns.
+
+    Standard errors are from runs if rows are `consecutive`, and where there are none for a column as many
+    times larger as the variance `ratios` say.
+    """
+    shifts, source = _shifts(first, second, ratios)
+    more, less = _witness(first, second, consecutive, regions)
     return Explanation(shifts, source, more, less)
 
 
@@ -77,20 +92,29 @@ def explain(first: Sketch, second: Sketch, *, regions: int = 3) -> Explanation:
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Mean and variance of each feature, in the units of the data, and from how many rows."""
+    """Mean and variance of each feature, in the units of the data, and from how many independent rows."""
 
     means: Floats
     variances: Floats
-    rows: int
+    rows: float
+
+    def fewer(self, ratio: float) -> _Moments:
+        """Return the same, from so many times fewer rows."""
+        return replace(self, rows=self.rows / max(ratio, 1.0))
 
 
-def _shifts(first: Sketch, second: Sketch) -> tuple[list[Shift], str | None]:
+def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[Shift], str | None]:
     if first.basis.text:
         return [], None
     for source, moments in (("cells", _moments_of_cells), ("sample", _moments_of_sample)):
         one, two = moments(first), moments(second)
         if one is not None and two is not None:
-            found = [_shift(name, one, two, i) for i, name in enumerate(feature_names(first.basis))]
+            one, two = one.fewer(ratios[0]), two.fewer(ratios[1])
+            tolerances = _CONSTANT * first.basis.scale
+            found = [
+                _shift(name, one, two, i, float(tolerances[i]))
+                for i, name in enumerate(feature_names(first.basis))
+            ]
             # Those that were constant and are no more come first.
             found.sort(key=lambda s: -math.inf if s.shift is None else -abs(s.shift))
             return found, source
@@ -106,12 +130,12 @@ def feature_names(basis: Basis) -> list[str]:
     ]
 
 
-def _shift(name: str, one: _Moments, two: _Moments, i: int) -> Shift:
+def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> Shift:
     means = float(one.means[i]), float(two.means[i])
     deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
-    unit = deviations[0]
-    if not unit > 1e-12 * abs(means[0]):
-        moved = means[0] != means[1] or deviations[1] > 1e-12 * abs(means[1])
+    unit, tolerance = deviations[0], tolerance + _CONSTANT * abs(means[0])
+    if not unit > tolerance:
+        moved = abs(means[0] - means[1]) > tolerance or deviations[1] > tolerance
         return Shift(name, means, deviations, None if moved else 0.0, None, None)
     error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
     return Shift(name, means, deviations, (means[1] - means[0]) / unit, error / unit, deviations[1] / unit)
@@ -127,7 +151,16 @@ def _moments_of_cells(sketch: Sketch) -> _Moments | None:
     mean = weight @ origin + sums.sum(axis=0)
     offset = origin - mean
     variance = (squares + 2 * offset * sums + weight[:, None] * offset**2).sum(axis=0)
-    return _in_data_units(basis, mean + basis.middle, variance, int(cells.rows.sum()))
+    rows = float(cells.rows.sum()) * _share_of_independent(sketch)
+    return _in_data_units(basis, mean + basis.middle, variance, rows)
+
+
+def _share_of_independent(sketch: Sketch) -> float:
+    """Return how many rows of equal weight a weighted one is worth, on average, by the sample (Kish)."""
+    weights = sketch.tally.sample.weights
+    if weights is None or not weights.any():
+        return 1.0
+    return float(weights.sum() ** 2 / (weights**2).sum() / len(weights))
 
 
 def _moments_of_sample(sketch: Sketch) -> _Moments | None:
@@ -137,10 +170,11 @@ def _moments_of_sample(sketch: Sketch) -> _Moments | None:
         return None
     rows, shares = np.asarray(sample.rows, np.float64), weights / weights.sum()
     mean = shares @ rows
-    return _in_data_units(basis, mean + basis.middle, shares @ (rows - mean) ** 2, len(sample))
+    count = len(sample) * _share_of_independent(sketch)
+    return _in_data_units(basis, mean + basis.middle, shares @ (rows - mean) ** 2, count)
 
 
-def _in_data_units(basis: Basis, mean: Floats, variance: Floats, rows: int) -> _Moments:
+def _in_data_units(basis: Basis, mean: Floats, variance: Floats, rows: float) -> _Moments:
     variance = np.maximum(variance, 0.0) * basis.scale**2
     return _Moments(mean * basis.scale + basis.center, variance, rows)
 
@@ -148,24 +182,35 @@ def _in_data_units(basis: Basis, mean: Floats, variance: Floats, rows: int) -> _
 # ---- regions: the witness function at landmarks ---------------------------------------------------
 
 
-def _witness(first: Sketch, second: Sketch, most: int) -> tuple[list[Region], list[Region]]:
+def _witness(
+    first: Sketch, second: Sketch, consecutive: bool, most: int
+) -> tuple[list[Region], list[Region]]:
     bases = [basis for basis in (first.basis, second.basis) if isinstance(basis, NystromBasis)]
-    found = [region for basis in dict.fromkeys(bases) for region in _regions(basis, first, second, most)]
+    found = [
+        region
+        for basis in dict.fromkeys(bases)
+        for region in _regions(basis, first, second, consecutive, most)
+    ]
     more = sorted((region for region in found if region.difference > 0), key=lambda r: -r.difference)
     less = sorted((region for region in found if region.difference < 0), key=lambda r: r.difference)
     return more[:most], less[:most]
 
 
-def _regions(basis: NystromBasis, first: Sketch, second: Sketch, most: int) -> list[Region]:
+def _regions(
+    basis: NystromBasis, first: Sketch, second: Sketch, consecutive: bool, most: int
+) -> list[Region]:
     """Return the landmarks of a basis where the witness function is largest and smallest."""
     one, two = values_at(basis, first), values_at(basis, second)
     difference = one - two
     errors = None
-    if first.basis == second.basis:
-        squares = [(_kernel_blocks(sketch).deviations() ** 2).sum(axis=0) for sketch in (first, second)]
-        errors = np.sqrt(squares[0] + squares[1])
+    blocks = [_kernel_blocks(sketch, consecutive) for sketch in (first, second)]
+    if first.basis == second.basis and min(map(len, blocks)) > 1:
+        squares = [(side.deviations() ** 2).sum(axis=0) for side in blocks]
+        # Where rows are the same, what is left is rounding.
+        errors = np.sqrt(squares[0] + squares[1]) + _CONSTANT * np.abs(one)
     z = None if errors is None else difference * inverse_or_zero(errors)
-    chosen = [*_unlike(basis, difference, most), *_unlike(basis, -difference, most)]
+    told = np.where(np.abs(difference) > _CONSTANT * np.abs(one), difference, 0.0)
+    chosen = [*_unlike(basis, told, most), *_unlike(basis, -told, most)]
     return [
         Region(
             _landmark(basis, j),
@@ -177,9 +222,13 @@ def _regions(basis: NystromBasis, first: Sketch, second: Sketch, most: int) -> l
     ]
 
 
-def _kernel_blocks(sketch: Sketch) -> Blocks:
+def _kernel_blocks(sketch: Sketch, consecutive: bool) -> Blocks:
+    if consecutive and sketch.runs is not None:
+        runs = sketch.runs
+        return uncorrelated(Blocks.of(runs.sums.high, runs.weight, weighted=sketch.weighted))
     weights = sketch.tally.blocks.weights
-    return Blocks.of(sketch.block_kernel_sums, sketch.block_rows if weights is None else weights.high)
+    rows = sketch.block_rows if weights is None else weights.high
+    return Blocks.of(sketch.block_kernel_sums, rows, weighted=sketch.weighted)
 
 
 def _unlike(basis: NystromBasis, values: Floats, most: int) -> list[int]:

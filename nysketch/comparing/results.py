@@ -52,6 +52,16 @@ class Options:
         room = math.ceil(4 * comparisons / self.alpha)
         return max(DEFAULT_PERMUTATIONS, room) if self.permutations is None else self.permutations
 
+    def require_draws(self, comparisons: int = 1) -> None:
+        """Raise a UsageError if nothing could be rejected, with so few permutations."""
+        draws = self.draws(comparisons)
+        if self.test != NONE and (draws + 1) * self.alpha < comparisons * (1 - 1e-9):
+            adjusted = f" adjusted for {comparisons} comparisons" if comparisons > 1 else ""
+            raise UsageError(
+                f"with {draws} permutations no p-value{adjusted} is below {comparisons / (draws + 1):.2g}: "
+                f"at --alpha {self.alpha:g} nothing can be rejected. Use more --permutations"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Robustness:
