@@ -27,6 +27,8 @@ _REGROUPINGS = 16
 _WILD = 6.0
 # Or if it is so many times farther than a quarter of all blocks: of normal numbers, one in 10⁹ is.
 _FAR = 19.0
+# Relative to its length, a mean is known to so much.
+_ROUNDING = 1e-10
 
 
 def require_groups(groups: int, blocks: int, name: str, kind: str = "blocks") -> None:
@@ -124,7 +126,8 @@ def robust_mean(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustMean:
     # Where nearly half of them are wild, so are the median and the deviation. (A quarter of the blocks may be
     # the same to the last digit, if rows have few values.)
     near = float(np.quantile(distances, 0.25))
-    limit = min(limit, _FAR * near) if near > 1e-9 * middle else limit
+    rounding = _ROUNDING * float(np.linalg.norm(centre)) * math.sqrt(float(np.median(blocks.weights)))
+    limit = min(limit, _FAR * near) if near > rounding else limit
     astray = middle > _FAR * _closest(blocks)
     return RobustMean(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
 
@@ -136,7 +139,7 @@ def _closest(blocks: Blocks) -> float:
     """
     neighbours = max(len(blocks) // 8, 1)
     distances = np.sort(_distances(blocks.means), axis=1)[:, neighbours]
-    distances = np.where(distances > 1e-9 * distances.max(), distances, np.inf)
+    distances = np.where(distances > _ROUNDING * np.linalg.norm(blocks.means, axis=1), distances, np.inf)
     at = int(np.argmin(distances))
     return float(distances[at]) * math.sqrt(blocks.weights[at] / 2)
 

@@ -48,8 +48,9 @@ def without_bad_rows(
         wanted = groups if options.blocks == CONSECUTIVE else FEWEST_GROUPS
         for side, name in zip(both, names, strict=True):
             require_groups(wanted, 0 if side.runs is None else len(side.runs), name, "runs")
-        # Runs of sorted rows vary as much as they like: how much says nothing of bad rows.
-        centres, trouble = runs, [] if burst else _too_many(runs, names)
+        # Runs of sorted rows vary as much as they like: what is left must be seen in random blocks.
+        seen = [] if burst or options.blocks == CONSECUTIVE else trouble
+        centres, trouble = runs, [] if burst else _too_many(runs, names) or seen
     notes += trouble
     one, two = (blocks_of(side, partition) for side in both)
     median = monk_mmd(one, two, min(centre.groups for centre in centres), seed=options.seed)

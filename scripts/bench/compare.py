@@ -425,7 +425,7 @@ def outcome(a: nysketch.Sketch, b: nysketch.Sketch, clean: float, groups: int | 
             "notes": [str(error)],
         }
         return {"groups": groups} | refused
-    ratio = found.mmd / clean
+    ratio = found.mmd / clean if clean > 0 else math.nan
     warned = found.robustness is not None and found.robustness.overwhelmed
     off = not 0.5 <= ratio <= 1.5
     return {
