@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nysketch.basis import Basis
 from nysketch.cells import Cells, numeric_landmarks
 from nysketch.exact import Arrays, ExactSum
+from nysketch.groups import GroupSums, grouped
 from nysketch.runs import Runs
 from nysketch.samples import LARGEST_KEY, RowSample
 
@@ -134,7 +135,7 @@ class Tally:
     """All statistics of some rows, and how many rows were left out for nulls or NaN.
 
     `cells` is None where they were not wanted, or the basis has no landmarks in space; `runs` is None where
-    they were not wanted.
+    they were not wanted; `groups` also where the basis has none.
     """
 
     blocks: BlockSums
@@ -143,6 +144,7 @@ class Tally:
     dropped: int = 0
     cells: Cells | None = None
     runs: Runs | None = None
+    groups: GroupSums | None = None
 
     @classmethod
     def zeros(
@@ -154,9 +156,12 @@ class Tally:
         weighted: bool,
         far_rows: int | None = None,
         runs: int = 0,
+        groups: bool = False,
+        pairs: bool = False,
     ) -> Tally:
         """Return the tally of no rows; without cells if `far_rows` is None, without runs if they are 0."""
         landmarks = None if far_rows is None else numeric_landmarks(basis)
+        parted = grouped(basis) if groups else None
         return cls(
             BlockSums.zeros(blocks, basis.m, weighted=weighted),
             ColumnRanges.empty(basis.d),
@@ -165,14 +170,17 @@ class Tally:
             if landmarks is None or far_rows is None
             else Cells.zeros(landmarks, far_rows=far_rows, weighted=weighted),
             runs=Runs.none(runs, basis.m, weighted=weighted) if runs else None,
+            groups=None if parted is None else GroupSums.zeros(parted, pairs=pairs),
         )
 
     def __add__(self, other: Tally) -> Tally:
-        cells, runs = None, None  # those of some of the rows would be of no use
+        cells, runs, groups = None, None, None  # those of some of the rows would be of no use
         if self.cells is not None and other.cells is not None:
             cells = self.cells + other.cells
         if self.runs is not None and other.runs is not None:
             runs = self.runs + other.runs
+        if self.groups is not None and other.groups is not None:
+            groups = self.groups + other.groups
         return Tally(
             self.blocks + other.blocks,
             self.ranges + other.ranges,
@@ -180,6 +188,7 @@ class Tally:
             self.dropped + other.dropped,
             cells,
             runs,
+            groups,
         )
 
     def __sub__(self, other: Tally) -> Tally:
@@ -188,12 +197,16 @@ class Tally:
         ranges = (
             ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
         )
-        cells, runs = None, None
+        cells, runs, groups = None, None, None
         if self.cells is not None and other.cells is not None:
             cells = self.cells - other.cells
         if self.runs is not None and other.runs is not None:
             runs = self.runs - other.runs
-        return Tally(blocks, ranges, self.sample - other.sample, self.dropped - other.dropped, cells, runs)
+        if self.groups is not None and other.groups is not None:
+            groups = self.groups - other.groups
+        return Tally(
+            blocks, ranges, self.sample - other.sample, self.dropped - other.dropped, cells, runs, groups
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays."""
@@ -201,6 +214,7 @@ class Tally:
             "cells": None if self.cells is None else self.cells.describe(),
             "dropped_rows": self.dropped,
             "exact_ranges": self.ranges.exact,
+            "groups": None if self.groups is None else self.groups.describe(),
             "runs": None if self.runs is None else self.runs.describe(),
             "sample": self.sample.describe(),
         }
@@ -209,7 +223,15 @@ class Tally:
         """Return what the sketch file stores."""
         cells = {} if self.cells is None else self.cells.arrays()
         runs = {} if self.runs is None else self.runs.arrays()
-        return {**self.blocks.arrays(), **self.ranges.arrays(), **self.sample.arrays(), **cells, **runs}
+        groups = {} if self.groups is None else self.groups.arrays()
+        return {
+            **self.blocks.arrays(),
+            **self.ranges.arrays(),
+            **self.sample.arrays(),
+            **cells,
+            **runs,
+            **groups,
+        }
 
     @classmethod
     def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis) -> Tally:
@@ -238,4 +260,11 @@ class Tally:
         about, runs = description.get("runs"), None
         if about is not None:
             runs = Runs.from_parts(about, arrays, basis.m, weighted=blocks.weights is not None)
-        return cls(blocks, ranges, sample, description["dropped_rows"], cells, runs)
+        # Files of format versions 1 to 4 have no sums of groups.
+        about, groups = description.get("groups"), None
+        if about is not None:
+            parted = grouped(basis)
+            if parted is None:
+                raise ValueError("its basis is one without groups")
+            groups = GroupSums.from_parts(about, arrays, parted)
+        return cls(blocks, ranges, sample, description["dropped_rows"], cells, runs, groups)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.errors import IncompatibleError, UsageError
-from nysketch.kernels import Floats, Kernel, Rows, kernel_from_description
+from nysketch.kernels import Floats, Group, Kernel, Product, Rows, kernel_from_description
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.texts import text_arrays, text_from_arrays, text_width
 
@@ -284,6 +284,24 @@ class NystromMap:
     matrix: Floats
     eigenvalues: Floats
 
+    @classmethod
+    def of(cls, K: Floats) -> NystromMap:
+        """Return the map for a kernel matrix k(Z, Z), which is overwritten."""
+        from scipy.linalg import eigh
+
+        # Landmarks of unit length span the same space, and one far out does not cut off all others.
+        lengths = np.sqrt(np.diag(K))
+        inverse = inverse_or_zero(lengths)
+        K *= inverse[:, None]
+        K *= inverse
+        # In place wherever possible: these are the largest matrices that anything here needs.
+        eigenvalues, vectors = eigh(K, overwrite_a=True)
+        first = int(np.searchsorted(eigenvalues, RANK_CUTOFF * eigenvalues[-1], side="right"))
+        matrix = vectors.T[first:]
+        matrix *= inverse
+        matrix /= np.sqrt(eigenvalues[first:])[:, None]
+        return cls(matrix, eigenvalues[first:])
+
     @property
     def rank(self) -> int:
         """The number r of eigenvalues kept."""
@@ -307,6 +325,29 @@ class NystromBasis(Basis):
     def scaled_landmarks(self) -> Rows:
         """Z, in the units of the kernel."""
         return self.transform(self.landmarks)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of columns whose kernels are multiplied; none if there is but one kernel."""
+        return self.kernel.groups if isinstance(self.kernel, Product) else ()
+
+    def features_of(self, numbers: Sequence[int]) -> list[int]:
+        """Return the features of some groups."""
+        return [i for n in numbers for i in range(self.groups[n].start, self.groups[n].stop)]
+
+    def of_groups(self, numbers: Sequence[int]) -> NystromBasis:
+        """Return the basis with the same landmark rows, of which only some groups of columns are seen."""
+        assert isinstance(self.kernel, Product)
+        features = self.features_of(numbers)
+        owner = np.repeat(np.arange(len(self.columns)), [column.width for column in self.columns])
+        return NystromBasis(
+            columns=tuple(self.columns[i] for i in dict.fromkeys(owner[features].tolist())),
+            scaling=self.scaling,
+            center=self.center[features],
+            scale=self.scale[features],
+            kernel=self.kernel.only(numbers),
+            landmarks=self.landmarks[:, features],
+        )
 
     @property
     def row_width(self) -> int:
@@ -344,21 +385,7 @@ class NystromBasis(Basis):
     @cached_property
     def nystrom(self) -> NystromMap:
         """The Nyström feature map, cut off at RANK_CUTOFF of the largest eigenvalue."""
-        from scipy.linalg import eigh
-
-        K = self.gram()
-        # Landmarks of unit length span the same space, and one far out does not cut off all others.
-        lengths = np.sqrt(np.diag(K))
-        inverse = inverse_or_zero(lengths)
-        K *= inverse[:, None]
-        K *= inverse
-        # In place wherever possible: these are the largest matrices that anything here needs.
-        eigenvalues, vectors = eigh(K, overwrite_a=True)
-        first = int(np.searchsorted(eigenvalues, RANK_CUTOFF * eigenvalues[-1], side="right"))
-        matrix = vectors.T[first:]
-        matrix *= inverse
-        matrix /= np.sqrt(eigenvalues[first:])[:, None]
-        return NystromMap(matrix, eigenvalues[first:])
+        return NystromMap.of(self.gram())
 
     @property
     def rank(self) -> int:

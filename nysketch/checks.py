@@ -16,6 +16,7 @@ from nysketch.accumulators import PRECISIONS
 from nysketch.basis import DRAWS, LARGEST_SCALED, SCALINGS, Basis, FourierBasis, NystromBasis
 from nysketch.cells import EXTENT, Cells, key_of_distance, numeric_landmarks, spreads
 from nysketch.exact import ExactSum
+from nysketch.groups import MOST_SHUFFLES, GroupSums, grouped
 from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
 from nysketch.runs import COARSEST, FINEST, INPUT_BITS, MOST_RUNS, ROW_BITS, Runs
 from nysketch.sketches import Sketch
@@ -113,6 +114,8 @@ def check_sums(sketch: Sketch) -> None:
         _check_cells(sketch, sketch.cells)
     if sketch.runs is not None:
         _check_runs(sketch, sketch.runs)
+    if sketch.groups is not None:
+        _check_groups(sketch, sketch.groups)
 
 
 # What rounding may do to sums of squares, relative to them and to the square of the spread: a million
@@ -199,6 +202,27 @@ def _check_runs(sketch: Sketch, runs: Runs) -> None:
             raise ValueError("the weights of its runs are not those of its blocks")
 
 
+def _check_groups(sketch: Sketch, groups: GroupSums) -> None:
+    """Raise ValueError unless these can be the sums of groups of the rows of this sketch."""
+    _check_exact("groups.sums", groups.sums)
+    basis = grouped(sketch.basis)
+    assert basis is not None
+    # What a subtraction leaves was rounded when there were more rows.
+    if not sketch.tally.ranges.exact or not sketch.rows:
+        return
+    for part, sums in zip(groups.parts, groups.sums.high, strict=True):
+        low, high = basis.of_groups(part).range
+        slack = _SLACK * sketch.total_weight
+        if (sums < low * sketch.total_weight - slack).any() or (
+            np.isfinite(high) and (sums > high * sketch.total_weight + slack).any()
+        ):
+            raise ValueError("the sums of its groups are impossible for its rows")
+
+
+# What rounding may do to a sum of kernel values, relative to the weight of the rows.
+_SLACK = 1e-5
+
+
 def _check_places(runs: Runs) -> None:
     """Raise ValueError unless runs are where runs of their level can be, in order."""
     where = runs.where
@@ -221,11 +245,13 @@ def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
         raise ValueError("its precision is unknown")
     if not isinstance(weights, str | None) or weighted != (weights is not None):
         raise ValueError("it does not say which column its weights are from")
-    counts = [settings.get(name, 0) for name in ("blocks", "seed", "runs")]
-    counts += [0 if settings.get(name) is None else settings[name] for name in ("sample_rows", "far_rows")]
-    if not all(map(is_count, counts)):
+    counts = [settings.get(name, 0) for name in ("blocks", "seed", "runs", "shuffles")]
+    optional = [settings.get(name) for name in ("sample_rows", "far_rows", "shuffle_rows")]
+    counts += [0 if count is None else count for count in optional]
+    if not all(map(is_count, counts)) or settings.get("shuffles", 0) > MOST_SHUFFLES:
         raise ValueError("its settings are impossible")
-    if not isinstance(settings.get("nulls", ""), str) or not isinstance(settings.get("cells", True), bool):
+    flags = [settings.get(name, True) for name in ("cells", "pairs")]
+    if not isinstance(settings.get("nulls", ""), str) or not all(isinstance(flag, bool) for flag in flags):
         raise ValueError("its settings are impossible")
 
 

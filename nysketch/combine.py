@@ -29,9 +29,12 @@ def merge_files(
     return _combine(paths, output, add, overwrite=overwrite, lock_wait=lock_wait), doubled
 
 
-def merged(paths: Sequence[Path]) -> Sketch:
-    """Return the sum of sketch files, one in memory at a time; no rows may be in two of them."""
-    return _folded(paths, _adding([], "merge them first: nysketch merge --force"), "what is learned")
+def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
+    """Return the sum of sketch files, one in memory at a time; no rows may be in two of them.
+
+    `what` is what comes of it, for messages.
+    """
+    return _folded(paths, _adding([], "merge them first: nysketch merge --force"), what)
 
 
 def _adding(doubled: list[str], remedy: str | None) -> Callable[[Sketch, Sketch], Sketch]:
@@ -121,10 +124,14 @@ def _combine(
     return result
 
 
+# Statistics that not every sketch has.
+_NOT_ALWAYS = {"cells": "cells of rows", "runs": "runs of rows", "groups": "sums of groups of columns"}
+
+
 def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch], what: str) -> Sketch:
     """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
     result = load_sketch(paths[0])
-    without: dict[str, list[Path]] = {"cells": [], "runs": []}
+    without: dict[str, list[Path]] = {name: [] for name in _NOT_ALWAYS}
     _note_missing(result, paths[0], without)
     for path in paths[1:]:
         part = load_sketch(path)
@@ -135,7 +142,7 @@ def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch]
             raise IncompatibleError(f"{path}: {error}") from error
     for name, lacking in without.items():
         if 0 < len(lacking) < len(paths):
-            log.warning("%s has no %s of rows: neither will %s", lacking[0], name, what)
+            log.warning("%s has no %s: neither will %s", lacking[0], _NOT_ALWAYS[name], what)
     return result
 
 

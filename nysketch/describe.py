@@ -9,6 +9,7 @@ import numpy as np
 from nysketch.basis import Basis
 from nysketch.cells import Cells
 from nysketch.coverage import drift
+from nysketch.groups import GroupSums, grouped
 from nysketch.quality import Quality, from_description, of_sketch
 from nysketch.runs import Runs
 from nysketch.sketches import Sketch
@@ -31,6 +32,7 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         "blocks": len(thing.block_rows),
         "cells": None if thing.cells is None else _describe_cells(thing.cells),
         "dropped_rows": thing.dropped_rows,
+        "groups": None if thing.groups is None else _describe_groups(thing.basis, thing.groups),
         "inputs": provenance["inputs"],
         "kind": "sketch",
         "precision": thing.settings["precision"],
@@ -64,6 +66,12 @@ def _describe_cells(cells: Cells) -> dict[str, Any]:
 
 def _describe_runs(runs: Runs) -> dict[str, Any]:
     return {"count": len(runs), "level": runs.level, "rows_per_run": runs.rows_per_run}
+
+
+def _describe_groups(basis: Basis, groups: GroupSums) -> dict[str, Any]:
+    parted = grouped(basis)
+    assert parted is not None
+    return {"names": [group.name for group in parted.groups], "pairs": groups.pairs}
 
 
 def describe_quality(

@@ -32,7 +32,8 @@ from nysketch.errors import UsageError
 from nysketch.fitting import DEFAULT_LANDMARKS, BasisOptions
 from nysketch.learning import learn_gmm, learn_kmeans
 from nysketch.models import KMeansModel, MixtureModel, block_rows_for
-from nysketch.passes import PassOptions, as_basis, make_basis, run_pass
+from nysketch.passes import as_basis, make_basis, run_pass
+from nysketch.passoptions import PassOptions
 from nysketch.sketches import Sketch
 from nysketch.sources import Batch, Fragment, Selection, Source, open_source
 from nysketch.sources.arrays import ArraySource

@@ -13,8 +13,10 @@ from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fileformat import load_sketch, require_small_header, save, sketch_parts
 from nysketch.fitting import BasisOptions
+from nysketch.groups import grouped
 from nysketch.locks import output_lock
-from nysketch.passes import PassOptions, Progress, make_basis, run_pass, settings_of
+from nysketch.passes import Progress, make_basis, run_pass
+from nysketch.passoptions import PassOptions, settings_of
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 from nysketch.sources import Source
@@ -161,8 +163,9 @@ def _up_to_date(
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
     made = have.settings.get("basis") if basis is None else have.basis.digest
-    # There were no cells and no runs when there was no such setting.
-    settings = {"cells": False, "runs": 0} | have.settings
+    # There were no cells, runs and sums of groups when there was no such setting.
+    without_groups = {"shuffles": 0 if grouped(have.basis) else options.shuffles, "pairs": False}
+    settings = {"cells": False, "runs": 0} | without_groups | have.settings
     stored = {
         "basis": made,
         "columns": [[column.name, column.width] for column in have.basis.columns],

@@ -1,7 +1,8 @@
 """One pass: source → sketch. Threads over fragments, progress, checkpoint.
 
 How rows become chunks is reading.py's business, how chunks become sums is that of tiles/, who runs the
-fragments is an engine's. A pass that ends in a file, with a lock, resume and all, is jobs.py's.
+fragments is an engine's. What a pass is asked to keep is in passoptions.py. A pass that ends in a file, with
+a lock, resume and all, is jobs.py's.
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.accumulators import PRECISIONS, ColumnRanges, Tally, grid_exponent, grid_exponent_of_runs
-from nysketch.basis import Basis, require_seed
-from nysketch.cells import FarRows, default_far_rows
+from nysketch.accumulators import ColumnRanges, Tally, grid_exponent, grid_exponent_of_runs
+from nysketch.basis import Basis
+from nysketch.cells import FarRows
 from nysketch.checkpoint import Checkpoint
 from nysketch.engines import local
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fileformat import load_basis
 from nysketch.fitting import AUTO, BasisOptions
+from nysketch.groups import DEFAULT_SHUFFLES, grouped
+from nysketch.passoptions import PassOptions, settings_of
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
 from nysketch.reading import ChunkReader
-from nysketch.runs import DEFAULT_RUNS, MOST_RUNS, level_of_rows
-from nysketch.samples import RowSample, default_sample_rows
+from nysketch.runs import DEFAULT_RUNS, level_of_rows
+from nysketch.samples import RowSample
 from nysketch.sketches import Sketch
 from nysketch.sources import Fragment, Source, open_source
 
@@ -39,51 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("nysketch")
 
 Progress = Callable[[int, int | None], None]
-
-
-@dataclass(frozen=True)
-class PassOptions:
-    """What the sums depend on, besides the rows and the basis."""
-
-    blocks: int = 64
-    seed: int = 0
-    precision: str = "float32"
-    nulls: str = "error"
-    weights: str | None = None
-    sample_rows: int | None = None  # None: as many as suit the basis
-    cells: bool = True
-    far_rows: int | None = None
-    runs: int = DEFAULT_RUNS  # 0: none
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.blocks <= 65_536:
-            raise UsageError(f"the number of blocks must be between 1 and 65536, not {self.blocks}")
-        require_seed(self.seed)
-        if self.precision not in PRECISIONS:
-            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
-        if self.sample_rows is not None and self.sample_rows < 0:
-            raise UsageError(f"the rows of the sample cannot be {self.sample_rows}")
-        if self.far_rows is not None and self.far_rows < 0:
-            raise UsageError(f"the far rows to keep cannot be {self.far_rows}")
-        if self.far_rows and not self.cells:
-            raise UsageError("far rows are kept with the cells: leave out --far-rows, or --no-cells")
-        if not 0 <= self.runs <= MOST_RUNS:
-            raise UsageError(f"the number of runs must be between 0 and {MOST_RUNS}, not {self.runs}")
-
-    def nothing(self, basis: Basis) -> Tally:
-        """Return the tally of no rows at a basis."""
-        # Who wants Fourier features may want them for holding no rows.
-        usual = 0 if basis.features == "fourier" else default_sample_rows(basis.row_width, text=basis.text)
-        rows = usual if self.sample_rows is None else self.sample_rows
-        far = default_far_rows(basis.d) if self.far_rows is None else self.far_rows
-        return Tally.zeros(
-            basis,
-            blocks=self.blocks,
-            sample_rows=rows,
-            weighted=self.weights is not None,
-            far_rows=far if self.cells else None,
-            runs=self.runs,
-        )
 
 
 def sketch(
@@ -101,6 +59,9 @@ def sketch(
     cells: bool = True,
     far_rows: int | None = None,
     runs: int = DEFAULT_RUNS,
+    shuffles: int = DEFAULT_SHUFFLES,
+    shuffle_rows: int | None = None,
+    pairs: bool = False,
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: Progress | None = None,
@@ -130,7 +91,20 @@ def sketch(
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
     )
-    options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows, runs)
+    options = PassOptions(
+        blocks=blocks,
+        seed=seed,
+        precision=precision,
+        nulls=nulls,
+        weights=weights,
+        sample_rows=sample_rows,
+        cells=cells,
+        far_rows=far_rows,
+        runs=runs,
+        shuffles=shuffles,
+        shuffle_rows=shuffle_rows,
+        pairs=pairs,
+    )
     made_here = None
     if known is None:
         made_here = wanted
@@ -187,6 +161,7 @@ def run_pass(
     from nysketch.tiles import (
         RowSummer,
         RunningCells,
+        RunningGroups,
         RunningRuns,
         RunningSums,
     )  # compiles or loads machine code: not for --help
@@ -204,6 +179,7 @@ def run_pass(
         seed=options.seed,
         precision=options.precision,
         cells=total.cells is not None,
+        parts=() if total.groups is None else total.groups.parts,
     )
     grid = grid_exponent(options.precision, weighted=weighted)
     running = RunningSums(total.blocks, grid, basis.magnitudes())
@@ -212,6 +188,10 @@ def run_pass(
     cells = None if total.cells is None else RunningCells(total.cells, basis)
     run_grid = grid_exponent_of_runs(options.precision, weighted=weighted)
     runs = None if total.runs is None else RunningRuns(total.runs, run_grid, basis.magnitudes())
+    parted = grouped(basis)
+    groups = None
+    if total.groups is not None and parted is not None:
+        groups = RunningGroups(total.groups, parted, grid)
     worker = _Worker(source, summer, options, batch_rows, total)
     finished_before = frozenset(done)
     rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
@@ -221,7 +201,8 @@ def run_pass(
     def so_far(provenance: Provenance) -> Sketch:
         celled = None if cells is None else cells.snapshot()
         in_runs = None if runs is None else runs.snapshot()
-        tally = Tally(running.snapshot(), ranges, sample, dropped, celled, in_runs)
+        in_groups = None if groups is None else groups.snapshot()
+        tally = Tally(running.snapshot(), ranges, sample, dropped, celled, in_runs, in_groups)
         return Sketch(basis, tally, settings_of(options, wanted), provenance)
 
     shown = 0
@@ -239,7 +220,9 @@ def run_pass(
         with closing(local.run(worker, todo, threads=threads, meanwhile=report)) as finished:
             for fragment, part in finished:
                 if unbounded and not (
-                    running.holds(part.sums) and (runs is None or part.runs is None or runs.holds(part.runs))
+                    running.holds(part.sums)
+                    and (runs is None or part.runs is None or runs.holds(part.runs))
+                    and (groups is None or part.groups is None or groups.holds(part.groups))
                 ):
                     raise _too_large(fragment, basis)
                 consistent = False  # a signal may arrive between any two of these lines
@@ -251,6 +234,8 @@ def run_pass(
                     worker.far_bound = cells.far.bound
                 if runs is not None and part.runs is not None:
                     runs.add(part.runs)
+                if groups is not None and part.groups is not None:
+                    groups.add(part.groups)
                 done.add(fragment.number)
                 consistent = True
                 worker.sample_bound = sample.bound
@@ -292,11 +277,7 @@ class _Part:
     dropped: int
     cells: FragmentCells | None
     runs: FragmentRuns | None
-
-
-def settings_of(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
-    """Return what a sketch remembers of how it was made; `wanted` is None if its basis was given."""
-    return asdict(options) | {"basis": None if wanted is None else asdict(wanted)}
+    groups: NDArray[np.float64] | None
 
 
 class _Worker:
@@ -348,6 +329,7 @@ class _Worker:
         far = _Gathered(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
         cells = self._summer.no_cells()
         runs = self._no_runs(fragment, sums, reader.chunk_rows)
+        groups = self._summer.no_groups()
         dropped = read = 0
         for chunk in reader.chunks(fragment, None if runs is None else runs.cut):
             check()
@@ -373,6 +355,8 @@ class _Worker:
                     capacity=self._capacity,
                 )
                 sample.add(part)
+            if groups is not None:
+                self._summer.add_groups(chunk.rows, chunk.weights, groups, workspace)
             if cells is not None:
                 self._summer.add_cells(chunk.rows, chunk.weights, cells, workspace)
             if self._far_capacity:
@@ -394,8 +378,17 @@ class _Worker:
             cells.far = far.united()
         # Before the sums are taken: those of the last run go there.
         in_runs = None if runs is None else self._summer.runs(runs, key=fragment.input_key)
+        in_groups = None if groups is None else self._summer.group_sums(groups)
         return _Part(
-            self._summer.sums(sums), sums.rows, sums.weights, ranges, sample.united(), dropped, cells, in_runs
+            self._summer.sums(sums),
+            sums.rows,
+            sums.weights,
+            ranges,
+            sample.united(),
+            dropped,
+            cells,
+            in_runs,
+            in_groups,
         )
 
     def _no_runs(

@@ -91,11 +91,15 @@ def plan(
     cells: bool = True,
     far_rows: int | None = None,
     runs: int = 0,
+    parts: int = 0,
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
 ) -> Plan:
-    """Plan a pass within `memory` bytes; raise UsageError if it does not fit."""
+    """Plan a pass within `memory` bytes; raise UsageError if it does not fit.
+
+    `parts` are the groups of columns, and pairs of them, that are summed apart.
+    """
     d, m = row_width(source), size.m
     sums, landmarks = 8 * blocks * m, 8 * m * d
     text = any(column.text for column in source.columns)
@@ -104,7 +108,7 @@ def plan(
     # Sums and squares, each of the size of the landmarks.
     celled = 2 * landmarks if cells and not text else 0
     far = (8 * d + 32) * (default_far_rows(d) if far_rows is None else far_rows) if celled else 0
-    run_sums = 8 * runs * m
+    run_sums, part_sums = 8 * runs * m, 8 * parts * m
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32 + (48 if celled else 0))
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
     # Of cells: high and low parts, these in a snapshot, landmarks by column; fragments of a thread under way.
@@ -112,6 +116,9 @@ def plan(
     fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far) + 6 * run_sums
     per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
     per_thread += 3 * (celled + sample + far) + 2 * run_sums + (sums if runs else 0)
+    # Of each part, buffers of its own; together its columns are those of the table, or twice in pairs.
+    per_thread += parts * (2 * chunk_rows_for(d) * (4 * d + 32) + 4 * m * _TILE_ROWS) + 2 * part_sums
+    fixed += 6 * part_sums + 8 * parts * m
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None and chosen < available_threads():
@@ -148,6 +155,7 @@ def plan(
         # Only sums of weights need more digits.
         + (run_sums if source.weights is None else int(1.5 * run_sums))
         + landmarks
+        + int(1.5 * part_sums)
         + sample
         + far
         + (8 * m if celled else 0)

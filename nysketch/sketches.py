@@ -17,6 +17,7 @@ from nysketch.accumulators import Tally
 from nysketch.basis import Basis, agreed, require_landmarks
 from nysketch.cells import Cells
 from nysketch.errors import IncompatibleError, InputError
+from nysketch.groups import GroupSums
 from nysketch.provenance import Provenance
 from nysketch.runs import Runs
 
@@ -85,6 +86,11 @@ class Sketch:
     def runs(self) -> Runs | None:
         """Sums over runs of consecutive rows; None where there are none."""
         return self.tally.runs
+
+    @property
+    def groups(self) -> GroupSums | None:
+        """Kernel sums of groups of columns; None where there are none."""
+        return self.tally.groups
 
     @property
     def rank(self) -> int:

@@ -78,7 +78,12 @@ def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, cons
         parts = _as_blocks(sketch.runs)
     kept = np.setdiff1d(np.arange(len(parts.rows)), left_out)
     tally = replace(
-        sketch.tally, blocks=_only(parts, kept), sample=_near_rows(sketch.tally.sample), cells=None, runs=None
+        sketch.tally,
+        blocks=_only(parts, kept),
+        sample=_near_rows(sketch.tally.sample),
+        cells=None,
+        runs=None,
+        groups=None,
     )
     return replace(sketch, tally=tally)
 

@@ -22,6 +22,15 @@ def small_sketch(*, rows=300, seed=0, m=8, blocks=4, weights=None, precision="fl
     return nysketch.sketch(table, m=m, blocks=blocks, weights=weights, precision=precision, threads=1)
 
 
+def grouped_sketch(*, rows=300, seed=0, **options):
+    """Sketch a table of three groups of columns in memory, with sums of their pairs; few kilobytes."""
+    random = np.random.default_rng(seed)
+    table = pa.table({name: random.normal(size=rows) for name in "abcd"})
+    groups = {"p": ["a", "b"], "q": ["c"], "r": ["d"]}
+    usual = {"m": 8, "blocks": 4, "groups": groups, "pairs": True, "shuffle_rows": 50, "sample_rows": 50}
+    return nysketch.sketch(table, threads=1, **(usual | options))
+
+
 def canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import nysketch
+from nysketch.errors import IncompatibleError
 
 ARCHIVES = Path(__file__).parent / "archives"
 CASES = [("v1", name) for name in ("basis.nysk", "float32.nysk", "weighted.nysk", "float64.nysk")]
@@ -25,6 +26,8 @@ V3 = [
 
 V4 = V3
 
+V5 = [f"{name}.{kind}.nysk" for name in ("plain", "two", "three") for kind in ("basis", "sketch")]
+
 
 def expected(version, name):
     return json.loads((ARCHIVES / version / "expected.json").read_text())[name]
@@ -32,8 +35,8 @@ def expected(version, name):
 
 def test_no_archive_is_forgotten():
     kept = {(path.parent.name, path.name) for path in ARCHIVES.glob("*/*.nysk")}
-    later = {("v2", name) for name in V2} | {("v3", name) for name in V3} | {("v4", name) for name in V4}
-    assert kept == {*CASES, *later}
+    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5}
+    assert kept == {*CASES, *((version, name) for version, names in later.items() for name in names)}
     assert all((ARCHIVES / version / name).stat().st_size < 8000 for version, name in kept)
 
 
@@ -137,6 +140,48 @@ def test_version_4_is_read_as_it_was_written(name):
         "where": runs.where.tolist(),
     }
     assert runs.level > 48 if name.startswith("text") else runs.level == 8
+
+
+@pytest.mark.parametrize("name", V5)
+def test_version_5_is_read_as_it_was_written(name):
+    thing, want = nysketch.load(ARCHIVES / "v5" / name), expected("v5", name)
+    basis = thing if isinstance(thing, nysketch.Basis) else thing.basis
+    assert (basis.digest, str(basis.kernel)) == (want["basis_digest"], want["kernel"])
+    if thing is basis:
+        return
+    assert thing.block_rows.tolist() == want["block_rows"]
+    assert thing.kernel_sums.tolist() == want["kernel_sums"]
+    assert thing.tally.sample.keys.tolist() == want["sample_keys"]
+    assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
+    assert thing.cells.rows.tolist() == want["cell_rows"]
+    assert thing.runs.rows.tolist() == want["run_rows"]
+    groups = thing.groups
+    assert (groups is None) == (want["groups"] is None) == name.startswith("plain")
+    if groups is not None:
+        assert want["groups"] == {
+            "high": groups.sums.high.tolist(),
+            "low": groups.sums.low.tolist(),
+            "parts": [list(part) for part in groups.parts],
+        }
+        assert groups.pairs == thing.weighted == (len(groups.parts) == 6) == name.startswith("three")
+        assert nysketch.independence(thing).hsic == pytest.approx(want["hsic"], rel=1e-6)
+
+
+@pytest.mark.parametrize("version", ["v2", "v3", "v4"])
+def test_older_versions_have_no_sums_of_groups_and_neither_has_a_sum_with_them(version, tmp_path):
+    old = nysketch.load(ARCHIVES / version / "product.sketch.nysk")
+    assert old.groups is None
+    with pytest.raises(IncompatibleError, match="Sketch the data again"):
+        nysketch.independence(old)
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=100), "y": random.normal(size=100), "w": random.random(100)})
+    new = nysketch.sketch(table, basis=old, weights=old.settings["weights"], blocks=len(old.block_rows))
+    assert new.groups.parts == ((0,), (1,))
+    assert old + new == new + old
+    assert (old + new).groups is None
+    assert (old + new).rows == old.rows + 100
+    nysketch.save(old + new, tmp_path / "both.nysk")
+    assert nysketch.load(tmp_path / "both.nysk") == old + new
 
 
 @pytest.mark.parametrize(

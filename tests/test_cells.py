@@ -18,7 +18,7 @@ from nysketch.errors import OutputError, UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
 from nysketch.kernels import Gaussian
-from nysketch.passes import PassOptions
+from nysketch.passoptions import PassOptions
 from nysketch.sources import open_source
 from tests import naive
 from tests.kernels.kinds import BOUNDED, NUMERIC, basis_at

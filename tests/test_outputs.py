@@ -9,7 +9,7 @@ import nysketch
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import basis_to_file, sketch_to_file
-from nysketch.passes import PassOptions
+from nysketch.passoptions import PassOptions
 from nysketch.sources import open_source
 
 

@@ -14,7 +14,7 @@ from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.errors import InputError, OutputError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
-from nysketch.passes import PassOptions
+from nysketch.passoptions import PassOptions
 from nysketch.sources import open_source
 
 M = 10

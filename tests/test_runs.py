@@ -20,7 +20,7 @@ from nysketch.exact import ExactSum
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
 from nysketch.kernels import GaussianSum, Linear, Polynomial
-from nysketch.passes import PassOptions
+from nysketch.passoptions import PassOptions
 from nysketch.runs import COARSEST, FINEST, Runs, coarser, level_of_rows, place_of_input
 from nysketch.sources import open_source
 from tests import naive

@@ -17,7 +17,7 @@ from nysketch.basis import Basis
 from nysketch.describe import describe
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
-from nysketch.passes import PassOptions
+from nysketch.passoptions import PassOptions
 from nysketch.samples import LARGEST_KEY, RowSample, default_sample_rows
 from nysketch.sources import open_source
 

@@ -80,6 +80,8 @@ def _print(facts: dict[str, Any]) -> None:
             fields.append(("cells", _cells(facts["cells"], facts["landmarks"])))
         if facts["runs"] is not None:
             fields.append(("runs", _runs(facts["runs"])))
+        if facts["groups"] is not None:
+            fields.append(("groups", _groups(facts["groups"])))
     fields += [
         ("features", facts["features"]),
         _functions(facts),
@@ -100,6 +102,12 @@ def _cells(cells: dict[str, int], landmarks: int) -> str:
     beyond = f"; {cells['rows_beyond']:,} rows beyond all of them" if cells["rows_beyond"] else ""
     far = f"; the {cells['far_rows']:,} rows farthest from theirs" if cells["far_rows"] else ""
     return f"{cells['non_empty']:,} of {landmarks:,} landmarks are nearest to some row{far}{beyond}"
+
+
+def _groups(groups: dict[str, Any]) -> str:
+    """Say which groups can be told apart, and how."""
+    pairs = ", also by pairs" if groups["pairs"] else ""
+    return f"{', '.join(groups['names'])}; `nysketch independence` tells whether they are independent{pairs}"
 
 
 def _runs(runs: dict[str, Any]) -> str:

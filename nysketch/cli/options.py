@@ -254,6 +254,18 @@ nulls = click.option(
 seed = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
 )
+alpha = click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Level: how often the test may reject by chance.",
+)
+shuffle_rows = click.option(
+    "--shuffle-rows",
+    type=click.IntRange(min=0),
+    help="Rows to sample for shuffling groups of columns. Default: 50,000, fewer if they are very wide.",
+)
 threads = click.option(
     "--threads",
     type=click.IntRange(min=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import click
 from nysketch import ui
 from nysketch.cli import Terminated, options
 from nysketch.cli.basis_options import basis_making, refuse_basis_making
-from nysketch.errors import EXIT_INPUTS_SKIPPED
+from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
     from nysketch.basis import Basis
@@ -69,6 +69,15 @@ log = logging.getLogger("nysketch")
     help="Runs of consecutive rows to keep separate sums for, at most; 0: none.",
 )
 @click.option(
+    "--shuffles",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    help="Shuffles by which `nysketch independence` tells chance, with --group; 0: keep nothing for that.",
+)
+@options.shuffle_rows
+@click.option("--pairs", is_flag=True, help="Keep sums to test pairs of groups, too.")
+@click.option(
     "--precision",
     type=click.Choice(["float32", "float64"]),
     default="float32",
@@ -115,6 +124,9 @@ def command(
     cells: bool,
     far_rows: int | None,
     runs: int,
+    shuffles: int,
+    shuffle_rows: int | None,
+    pairs: bool,
     precision: str,
     threads: int | None,
     batch_rows: int | None,
@@ -133,30 +145,53 @@ def command(
     command is given again.
     """
     from nysketch.fileformat import load_basis
+    from nysketch.groups import parts_of
     from nysketch.jobs import sketch_to_file
-    from nysketch.passes import PassOptions
+    from nysketch.passoptions import PassOptions
     from nysketch.sources import open_source
+    from nysketch.sources.base import row_width
 
     started = time.perf_counter()
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)
-    pass_options = PassOptions(blocks, seed, precision, nulls, weights, sample_rows, cells, far_rows, runs)
+    pass_options = PassOptions(
+        blocks=blocks,
+        seed=seed,
+        precision=precision,
+        nulls=nulls,
+        weights=weights,
+        sample_rows=sample_rows,
+        cells=cells,
+        far_rows=far_rows,
+        runs=runs,
+        shuffles=shuffles,
+        shuffle_rows=shuffle_rows,
+        pairs=pairs,
+    )
     source = (
         open_for_basis(inputs, basis_options, table_options, weights=weights)
         if basis is None
         else open_source(inputs, weights=weights, like=basis.columns, **table_options)
     )
     say_left_out(source)
+    groups = _groups(basis, basis_options)
+    if pairs and len(groups) < 2:
+        raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
     planned = plan_pass(
         source,
         basis,
         basis_options,
         blocks=blocks,
-        sample_rows=sample_rows,
+        sample_rows=pass_options.sampled(
+            row_width(source),
+            text=any(column.text for column in source.columns),
+            groups=len(groups),
+        ),
         cells=cells and (basis_options if basis is None else basis).features == "nystrom",
         far_rows=far_rows,
         runs=runs,
+        parts=len(parts_of(len(groups), pairs=pairs)) if len(groups) > 1 and shuffles else 0,
         threads=threads,
         batch_rows=batch_rows,
         memory=memory,
@@ -192,6 +227,16 @@ def command(
     judge = planned.can_judge(outcome.sketch.basis.m)
     _print_outcome(outcome, output, seconds, judge=judge, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if outcome.unreadable else 0
+
+
+def _groups(basis: Basis | None, wanted: BasisOptions) -> Sequence[Any]:
+    """Return the groups of columns that the kernel is a product over."""
+    from nysketch.groups import grouped
+
+    if basis is None:
+        return list(wanted.groups or ())
+    known = grouped(basis)
+    return () if known is None else known.groups
 
 
 @contextmanager

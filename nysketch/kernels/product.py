@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -45,6 +46,17 @@ class Product:
         names = [group.name for group in self.groups]
         if len(set(names)) < len(names) or any(group.start >= group.stop for group in self.groups):
             raise UsageError("the groups of a product kernel must have different names, and columns")
+
+    def only(self, numbers: Sequence[int]) -> Kernel:
+        """Return the kernel of some groups, whose features follow each other then."""
+        if len(numbers) == 1:
+            return self.groups[numbers[0]].kernel
+        chosen, start = [], 0
+        for group in (self.groups[number] for number in numbers):
+            stop = start + group.stop - group.start
+            chosen.append(Group(group.name, start, stop, group.kernel))
+            start = stop
+        return Product(tuple(chosen))
 
     @property
     def range(self) -> tuple[float, float]:

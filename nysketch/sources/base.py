@@ -218,7 +218,7 @@ class Selection:
             )
         if len(set(chosen)) < len(chosen):
             twice = next(name for name in chosen if chosen.count(name) > 1)
-            raise SchemaError(f"column {twice!r} is named twice in --columns")
+            raise SchemaError(f"column {twice!r} is named twice in --columns, or in two groups")
         return chosen, left_out
 
 

@@ -4,10 +4,13 @@ dealing.py       which block a row belongs to, and whether to the sample
 gaussian.py      Gaussian kernels: one float32 matrix product and an exponential
 general.py       all other kernels of numbers, and Fourier features
 reference.py     plain float64: the slow reference (`precision="float64"`), and strings
+evaluators.py    which of these three evaluates a basis
 nearest.py       the nearest landmark of a row, and the sums of its cell
 exponential.py   exp2, cosine and sine that vectorise
 sums.py          sums of a fragment, and of all fragments so far
 runs.py          the same by run of consecutive rows
+groups.py        the same for groups of columns
+shifts.py        products of groups that were shifted against each other
 shapes.py        how large tiles are
 
 Every value depends on its row and its landmark only, not on where in a tile the row stands, and is added
@@ -16,31 +19,33 @@ in float64. So batches, fragments and threads change nothing beyond 1e-15.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Basis, NystromBasis
 from nysketch.cells import key_of_distance, numeric_landmarks
-from nysketch.kernels import Gaussian, GaussianSum, Product
+from nysketch.groups import Part, grouped
 from nysketch.runs import place_of_input
 from nysketch.samples import RowSample
 from nysketch.tiles.dealing import deal_blocks, find_sample
+from nysketch.tiles.evaluators import Evaluator, evaluators_of, in_order
 from nysketch.tiles.gaussian import GaussianTiles
-from nysketch.tiles.general import GeneralTiles
+from nysketch.tiles.groups import FragmentGroups, GroupSummer, RunningGroups
 from nysketch.tiles.nearest import add_to_cells
-from nysketch.tiles.reference import Reference
 from nysketch.tiles.runs import FragmentRuns, LongRuns, RunningRuns, RunsByRow, ShortRuns
 from nysketch.tiles.sums import FragmentCells, FragmentSums, RunningCells, RunningSums
 
 __all__ = [
     "FragmentCells",
+    "FragmentGroups",
     "FragmentRuns",
     "FragmentSums",
     "LongRuns",
     "RowSummer",
     "RunningCells",
+    "RunningGroups",
     "RunningRuns",
     "RunningSums",
     "ShortRuns",
@@ -48,47 +53,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-
-
-class Evaluator(Protocol):
-    """Evaluates the functions of a basis at many rows and adds them up. Shared by threads, never written."""
-
-    def workspace(self, chunk_rows: int) -> Any:
-        """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
-        ...
-
-    def add(
-        self,
-        rows: NDArray[Any],
-        order: NDArray[np.int64],
-        block_of: NDArray[np.int64],
-        weights: Floats,
-        sums: Floats,
-        ws: Any,
-        runs: RunsByRow | None = None,
-    ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
-        ...
-
-    def ordered(self, sums: Floats) -> Floats:
-        """Return such sums in the order of the basis."""
-        ...
-
-
-def _evaluators(basis: Basis, precision: str) -> list[Evaluator]:
-    """Return the fastest evaluators whose mean is what the basis wants."""
-    if precision == "float64" or basis.text:
-        return [Reference(basis)]
-    if isinstance(basis, NystromBasis):
-        kernel = basis.kernel
-        if isinstance(kernel, Gaussian):
-            return [GaussianTiles(basis, np.full(basis.d, kernel.bandwidth))]
-        if isinstance(kernel, GaussianSum):
-            return [GaussianTiles(basis, np.full(basis.d, width)) for width in kernel.bandwidths]
-        if isinstance(kernel, Product) and all(isinstance(g.kernel, Gaussian) for g in kernel.groups):
-            widths = [np.full(g.stop - g.start, g.kernel.bandwidth) for g in kernel.groups]  # type: ignore[attr-defined]
-            return [GaussianTiles(basis, np.concatenate(widths))]
-    return [GeneralTiles(basis)]
 
 
 def _finder(basis: NystromBasis, evaluators: list[Evaluator]) -> GaussianTiles:
@@ -102,13 +66,20 @@ def _finder(basis: NystromBasis, evaluators: list[Evaluator]) -> GaussianTiles:
 class Workspace:
     """The buffers of one thread."""
 
-    def __init__(self, evaluators: list[Evaluator], finder: GaussianTiles | None, chunk_rows: int) -> None:
+    def __init__(
+        self,
+        evaluators: list[Evaluator],
+        finder: GaussianTiles | None,
+        groups: GroupSummer | None,
+        chunk_rows: int,
+    ) -> None:
         self.count = 0
         self.order = np.empty(chunk_rows, np.int64)
         self.block_of = np.empty(chunk_rows, np.int64)
         self.sampled = np.empty(chunk_rows, np.int64)
         self.keys = np.empty(chunk_rows, np.int64)
         self.parts = [evaluator.workspace(chunk_rows) for evaluator in evaluators]
+        self.groups = None if groups is None else groups.workspace(chunk_rows)
         self.finding: Any = None
         if finder is not None:
             shared = finder in evaluators
@@ -119,10 +90,21 @@ class Workspace:
 class RowSummer:
     """Adds the values of chunks of rows to per-block sums. Shared by threads, never written."""
 
-    def __init__(self, basis: Basis, *, blocks: int, seed: int, precision: str, cells: bool = False) -> None:
+    def __init__(
+        self,
+        basis: Basis,
+        *,
+        blocks: int,
+        seed: int,
+        precision: str,
+        cells: bool = False,
+        parts: tuple[Part, ...] = (),
+    ) -> None:
         self.basis, self.blocks = basis, blocks
         self._seed = seed
-        self._evaluators = _evaluators(basis, precision)
+        self._evaluators = evaluators_of(basis, precision)
+        groups = grouped(basis)
+        self._groups = GroupSummer(groups, parts, precision) if groups is not None and parts else None
         self._finder: GaussianTiles | None = None
         landmarks = numeric_landmarks(basis) if cells else None
         if landmarks is not None:
@@ -133,7 +115,7 @@ class RowSummer:
 
     def workspace(self, chunk_rows: int) -> Workspace:
         """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
-        return Workspace(self._evaluators, self._finder, chunk_rows)
+        return Workspace(self._evaluators, self._finder, self._groups, chunk_rows)
 
     def zeros(self) -> FragmentSums:
         """Return sums to add to."""
@@ -142,6 +124,10 @@ class RowSummer:
     def no_cells(self) -> FragmentCells | None:
         """Return cells to add to, if they are wanted and there are any."""
         return None if self._finder is None else FragmentCells(self.basis.m, self.basis.d)
+
+    def no_groups(self) -> FragmentGroups | None:
+        """Return sums of groups of columns to add to, if they are wanted and there are any."""
+        return None if self._groups is None else self._groups.zeros()
 
     def no_runs(
         self, level: int, into: FragmentSums, *, first_row: int, rows: int, chunk_rows: int
@@ -197,6 +183,15 @@ class RowSummer:
             by_row = [RunsByRow(run_of, values) for values in runs.values]
         for evaluator, sums, part, run in zip(self._evaluators, into.values, ws.parts, by_row, strict=True):
             evaluator.add(rows, order, block_of, row_weights, sums, part, run)
+
+    def add_groups(
+        self, rows: NDArray[Any], weights: Floats | None, into: FragmentGroups, ws: Workspace
+    ) -> None:
+        """Add the rows that were last given to `add` to the sums of groups of columns."""
+        assert self._groups is not None and ws.groups is not None
+        order = ws.order[: ws.count]
+        row_weights = np.ones(ws.count) if weights is None else weights[order]
+        self._groups.add(rows, order, row_weights, into, ws.groups)
 
     def add_cells(self, rows: Floats, weights: Floats | None, into: FragmentCells, ws: Workspace) -> None:
         """Add the rows that were last given to `add` to their cells."""
@@ -265,7 +260,11 @@ class RowSummer:
         """Return blocks × functions, in the order of the basis."""
         return self._ordered(of.values)
 
+    def group_sums(self, of: FragmentGroups) -> Floats:
+        """Return parts × landmarks, in the order of the basis."""
+        assert self._groups is not None
+        return self._groups.sums(of)
+
     def _ordered(self, values: list[Floats]) -> Floats:
         """Return such values, of one array for each evaluator, in the order of the basis."""
-        parts = [e.ordered(sums) for e, sums in zip(self._evaluators, values, strict=True)]
-        return parts[0] if len(parts) == 1 else np.asarray(sum(parts)) / len(parts)
+        return in_order(self._evaluators, values)

@@ -20,7 +20,7 @@ _two_sum = numba.njit(inline="always")(exact.two_sum)
 
 
 @compiled()
-def _add_on_grid(terms, grid, high, low):  # type: ignore[no-untyped-def]
+def add_on_grid(terms, grid, high, low):  # type: ignore[no-untyped-def]
     """Do what `ExactSum.__add__` does with `ExactSum.of(terms)`, in place and in one sweep.
 
     Every column has a grid of its own.
@@ -115,7 +115,7 @@ class RunningSums:
 
     def add(self, kernel_sums: Floats, rows: NDArray[np.int64], weights: Floats) -> None:
         """Add the sums of one fragment."""
-        _add_on_grid(kernel_sums, self._grid, self._high, self._low)
+        add_on_grid(kernel_sums, self._grid, self._high, self._low)
         self._rows += rows
         if self._weights is not None:
             self._weights = self._weights + ExactSum.of(weights, grid_exponent=self._grid_exponent)
@@ -158,7 +158,7 @@ class RunningCells:
             (part.sums, self._sums_grid, self._sums),
             (part.squares, self._squares_grid, self._squares),
         ):
-            _add_on_grid(terms[:, : self._m].T, grid, total.high.T, total.low.T)
+            add_on_grid(terms[:, : self._m].T, grid, total.high.T, total.low.T)
         self._rows += part.rows[: self._m]
         self._beyond += part.beyond
         if part.far is not None:

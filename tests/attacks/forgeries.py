@@ -510,6 +510,125 @@ FORGERIES = {
     ),
 }
 
+
+def low_of_groups(value):
+    def forge(metadata, arrays):
+        arrays["groups.sums.low"] = np.full_like(arrays["groups.sums"], value)
+
+    return forge
+
+
+def low_shaped(change):
+    """A low part that would do, were it not for its shape."""
+
+    def forge(metadata, arrays):
+        low = np.full(arrays["groups.sums"].shape, 2.0**-60, np.float32)
+        arrays["groups.sums.low"] = np.ascontiguousarray(change(low))
+
+    return forge
+
+
+def groups_of(change):
+    def forge(metadata, arrays):
+        metadata["groups"] = change(metadata["groups"])
+
+    return forge
+
+
+def more_groups(metadata, arrays):
+    arrays["groups.rows"] = np.zeros(3)
+
+
+def unpaired(metadata, arrays):
+    """It says that there are sums of pairs, but has only those of groups."""
+    for name in [name for name in arrays if name.startswith("groups")]:
+        arrays[name] = arrays[name][:3].copy()
+
+
+def pairs_unsaid(metadata, arrays):
+    """It has sums of pairs, and says that there are none."""
+    metadata["groups"]["pairs"] = False
+
+
+def one_kernel(metadata, arrays):
+    """The kernel is one of all columns, but the sums of groups are still there."""
+    metadata["basis"]["kernel"] = {"name": "gaussian", "bandwidth": 1.0}
+
+
+def one_group(metadata, arrays):
+    """A product of one group has nothing to tell apart."""
+    kernel = metadata["basis"]["kernel"]
+    kernel["groups"] = [kernel["groups"][0] | {"features": [0, 4]}]
+    metadata["groups"]["pairs"] = False
+    arrays.pop("groups.sums.low", None)
+    arrays["groups.sums"] = arrays["groups.sums"][:1].copy()
+
+
+# Of a sketch of 300 rows, 8 landmarks, three groups and their pairs.
+GROUPED_FORGERIES = {
+    "groups sums NaN": fill("groups.sums", np.nan),
+    "groups sums inf": fill("groups.sums", np.inf),
+    "groups sums -inf": fill("groups.sums", -np.inf),
+    "groups sums negative": fill("groups.sums", -1.0),
+    "groups sums more than rows": fill("groups.sums", 300.5),
+    "groups sums huge": fill("groups.sums", 1e300),
+    "groups sums of pairs negative": array("groups.sums", lambda a: np.vstack([a[:-1], -a[-1:]])),
+    "groups sums of pairs more than rows": array("groups.sums", lambda a: np.vstack([a[:-1], a[-1:] + 300])),
+    "groups sums float32": array("groups.sums", lambda a: a.astype(np.float32)),
+    "groups sums integers": array("groups.sums", lambda a: a.astype(np.int64)),
+    "groups sums transposed": array("groups.sums", lambda a: a.T.copy()),
+    "groups sums flat": array("groups.sums", lambda a: a.reshape(-1)),
+    "groups sums 0-d": array("groups.sums", lambda a: np.float64(1.0).reshape(())),
+    "groups sums in 3-D": array("groups.sums", lambda a: a[:, :, None]),
+    "groups sums of fewer parts": array("groups.sums", lambda a: a[:-1]),
+    "groups sums of more parts": array("groups.sums", lambda a: np.vstack([a, a[:1]])),
+    "groups sums of fewer landmarks": array("groups.sums", lambda a: a[:, :-1].copy()),
+    "groups sums of no parts": array("groups.sums", lambda a: a[:0]),
+    "groups sums missing": without("groups.sums"),
+    "groups low NaN": low_of_groups(np.nan),
+    "groups low inf": low_of_groups(np.inf),
+    "groups low large": low_of_groups(1.0),
+    "groups low zero": low_of_groups(0.0),
+    "groups low as float64": low_of_groups(2.0**-60),
+    "groups low of another shape": low_shaped(lambda a: a[:-1]),
+    "groups low transposed": low_shaped(lambda a: a.T),
+    "groups with another array": more_groups,
+    "groups none": put("groups", value=None),
+    "groups missing": drop("groups"),
+    "groups list": put("groups", value=[True]),
+    "groups text": put("groups", value="pairs"),
+    "groups true": put("groups", value=True),
+    "groups empty": put("groups", value={}),
+    "groups with more": groups_of(lambda groups: groups | {"more": 1}),
+    "groups pairs 1": put("groups", "pairs", value=1),
+    "groups pairs 0": put("groups", "pairs", value=0),
+    "groups pairs text": put("groups", "pairs", value="true"),
+    "groups pairs null": put("groups", "pairs", value=None),
+    "groups pairs without sums of them": unpaired,
+    "groups pairs that are not said": pairs_unsaid,
+    "groups of one kernel": one_kernel,
+    "groups of one group": one_group,
+    "settings shuffles text": put("settings", "shuffles", value="500"),
+    "settings shuffles negative": put("settings", "shuffles", value=-1),
+    "settings shuffles null": put("settings", "shuffles", value=None),
+    "settings shuffles 500.0": put("settings", "shuffles", value=500.0),
+    "settings shuffles true": put("settings", "shuffles", value=True),
+    "settings shuffles huge": put("settings", "shuffles", value=10**30),
+    "settings shuffles beyond all": put("settings", "shuffles", value=10**6 + 1),
+    "settings shuffles list": put("settings", "shuffles", value=[500]),
+    "settings shuffle rows text": put("settings", "shuffle_rows", value="5"),
+    "settings shuffle rows empty text": put("settings", "shuffle_rows", value=""),
+    "settings shuffle rows negative": put("settings", "shuffle_rows", value=-1),
+    "settings shuffle rows 5.0": put("settings", "shuffle_rows", value=5.0),
+    "settings shuffle rows false": put("settings", "shuffle_rows", value=False),
+    "settings sample rows empty list": put("settings", "sample_rows", value=[]),
+    "settings sample rows 0.0": put("settings", "sample_rows", value=0.0),
+    "settings far rows false": put("settings", "far_rows", value=False),
+    "settings pairs 1": put("settings", "pairs", value=1),
+    "settings pairs text": put("settings", "pairs", value="true"),
+    "settings pairs null": put("settings", "pairs", value=None),
+}
+
 TEXT_FORGERIES = {
     "text that is no UTF-8": fill("basis.landmarks", 0xFF),
     "text with ends beyond": array("basis.landmarks.ends", lambda a: a + 1),

@@ -9,8 +9,14 @@ import pytest
 
 import nysketch
 from nysketch.errors import CorruptSketchError
-from tests.attacks.forgeries import BASIS_FORGERIES, FORGERIES, FOURIER_FORGERIES, TEXT_FORGERIES
-from tests.helpers import canonical, seal, small_sketch, unseal
+from tests.attacks.forgeries import (
+    BASIS_FORGERIES,
+    FORGERIES,
+    FOURIER_FORGERIES,
+    GROUPED_FORGERIES,
+    TEXT_FORGERIES,
+)
+from tests.helpers import canonical, grouped_sketch, seal, small_sketch, unseal
 
 ARCHIVES = Path(__file__).parents[1] / "archives" / "v4"
 
@@ -30,6 +36,12 @@ def original(folder):
 def other(folder):
     nysketch.save(small_sketch(seed=1, weights="w"), folder / "other.nysk")
     return (folder / "other.nysk").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def grouped(folder):
+    nysketch.save(grouped_sketch(), folder / "grouped.nysk")
+    return (folder / "grouped.nysk").read_bytes()
 
 
 def require_refused(content, path):
@@ -184,6 +196,51 @@ def test_a_right_checksum_does_not_make_a_basis(name, original, folder):
     _, metadata, arrays = unseal((folder / "basis.nysk").read_bytes())
     arrays = {key: array.copy() for key, array in arrays.items()}
     BASIS_FORGERIES[name](metadata, arrays)
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_mutations_of_a_sketch_with_groups_are_noticed(mutation, grouped, original, folder):
+    random = np.random.default_rng(MUTATIONS.index(mutation))
+    for _ in range(100):
+        data = bytearray(grouped)
+        mutation(random, data, original)
+        if data != grouped:
+            require_refused(bytes(data), folder / "mutated.nysk")
+
+
+def test_the_forger_can_write_sums_of_groups_that_load(grouped, folder):
+    _, metadata, arrays = unseal(grouped)
+    (folder / "forged.nysk").write_bytes(seal(canonical(metadata), arrays))
+    groups = nysketch.load(folder / "forged.nysk").groups
+    assert groups.pairs and arrays["groups.sums"].tolist() == groups.sums.high.tolist()
+
+
+@pytest.mark.parametrize("name", GROUPED_FORGERIES)
+def test_a_right_checksum_does_not_make_sums_of_groups(name, grouped, folder):
+    _, metadata, arrays = unseal(grouped)
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    GROUPED_FORGERIES[name](metadata, arrays)
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+@pytest.mark.parametrize("description", [{"pairs": False}, {"pairs": True}, {}, []])
+def test_a_sketch_without_groups_has_no_sums_of_them(description, original, folder):
+    _, metadata, arrays = unseal(original)
+    metadata["groups"] = description
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+    arrays["groups.sums"] = arrays["blocks.sums"][:2].copy()
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+    metadata["groups"] = None
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+def test_two_groups_have_no_pairs_besides_all(folder):
+    made = grouped_sketch(groups={"p": ["a", "b"], "q": ["c", "d"]})
+    nysketch.save(made, folder / "two.nysk")
+    _, metadata, arrays = unseal((folder / "two.nysk").read_bytes())
+    assert metadata["groups"] == {"pairs": False}
+    metadata["groups"]["pairs"] = True
     require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
 
 

@@ -1,0 +1,64 @@
+"""Who evaluates the functions of a basis: the fastest of gaussian.py, general.py and reference.py."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.basis import Basis, NystromBasis
+from nysketch.kernels import Gaussian, GaussianSum, Product
+from nysketch.tiles.gaussian import GaussianTiles
+from nysketch.tiles.general import GeneralTiles
+from nysketch.tiles.reference import Reference
+from nysketch.tiles.runs import RunsByRow
+
+Floats = NDArray[np.float64]
+
+
+class Evaluator(Protocol):
+    """Evaluates the functions of a basis at many rows and adds them up. Shared by threads, never written."""
+
+    def workspace(self, chunk_rows: int) -> Any:
+        """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
+        ...
+
+    def add(
+        self,
+        rows: NDArray[Any],
+        order: NDArray[np.int64],
+        block_of: NDArray[np.int64],
+        weights: Floats,
+        sums: Floats,
+        ws: Any,
+        runs: RunsByRow | None = None,
+    ) -> None:
+        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
+        ...
+
+    def ordered(self, sums: Floats) -> Floats:
+        """Return such sums in the order of the basis."""
+        ...
+
+
+def evaluators_of(basis: Basis, precision: str) -> list[Evaluator]:
+    """Return the fastest evaluators whose mean is what the basis wants."""
+    if precision == "float64" or basis.text:
+        return [Reference(basis)]
+    if isinstance(basis, NystromBasis):
+        kernel = basis.kernel
+        if isinstance(kernel, Gaussian):
+            return [GaussianTiles(basis, np.full(basis.d, kernel.bandwidth))]
+        if isinstance(kernel, GaussianSum):
+            return [GaussianTiles(basis, np.full(basis.d, width)) for width in kernel.bandwidths]
+        if isinstance(kernel, Product) and all(isinstance(g.kernel, Gaussian) for g in kernel.groups):
+            widths = [np.full(g.stop - g.start, g.kernel.bandwidth) for g in kernel.groups]  # type: ignore[attr-defined]
+            return [GaussianTiles(basis, np.concatenate(widths))]
+    return [GeneralTiles(basis)]
+
+
+def in_order(evaluators: list[Evaluator], values: list[Floats]) -> Floats:
+    """Return such values, of one array for each evaluator, in the order of the basis."""
+    parts = [e.ordered(sums) for e, sums in zip(evaluators, values, strict=True)]
+    return parts[0] if len(parts) == 1 else np.asarray(sum(parts)) / len(parts)
