@@ -23,6 +23,7 @@ _HOME = {
     "SketchedGaussianMixture": "nysketch.estimators",
     "SketchedKMeans": "nysketch.estimators",
     "compare": "nysketch.comparing",
+    "independence": "nysketch.depending",
     "learn_gmm": "nysketch.learning",
     "learn_kmeans": "nysketch.learning",
     "load": "nysketch.fileformat",
@@ -41,6 +42,7 @@ __all__ = [
     "SketchedKMeans",
     "__version__",
     "compare",
+    "independence",
     "learn_gmm",
     "learn_kmeans",
     "load",
@@ -53,6 +55,7 @@ __all__ = [
 if TYPE_CHECKING:
     from nysketch.basis import Basis, Column
     from nysketch.comparing import compare
+    from nysketch.depending import independence
     from nysketch.errors import NysketchError
     from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans
     from nysketch.fileformat import load, save

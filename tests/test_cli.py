@@ -119,6 +119,7 @@ JSON_COMMANDS = {
     "assign": ["model.json", "a.parquet", "-o", "{out}.parquet"],
     "score": ["model.json", "a.parquet"],
     "compare": ["a.nysk", "b.nysk"],
+    "independence": ["a.parquet", "--group", "p=x", "--group", "q=y", "-m", "5", "--shuffles", "50"],
     "export": ["a.nysk", "-o", "{out}.npz"],
 }
 

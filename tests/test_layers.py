@@ -32,6 +32,9 @@ ALGEBRA = [
     "robust",
     "trimming",
     "comparing",
+    "groups",
+    "hsic",
+    "depending",
 ]
 
 
@@ -59,13 +62,13 @@ ORDER = [
     ["errors"],
     ["atomic", "compiled", "texts"],
     ["exact", "kernels", "landmarks", "provenance"],
-    ["basis", "samples", "cells", "runs", "accumulators", "tiles"],
+    ["basis", "samples", "cells", "runs", "groups", "accumulators", "tiles"],
     ["sketches", "models"],
-    ["quality", "coverage", "fitting", "twosample", "robust", "trimming"],
+    ["quality", "coverage", "fitting", "twosample", "robust", "trimming", "hsic"],
     ["decode"],
-    ["learning", "comparing"],
+    ["learning", "comparing", "depending"],
     ["checks"],
-    ["fileformat", "sources", "describe", "export", "modelfiles"],
+    ["fileformat", "sources", "describe", "export", "modelfiles", "passoptions"],
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],
     ["jobs", "assigning", "refining", "estimators"],

@@ -34,6 +34,7 @@ COMMANDS = {
     "assign": "Label every row with its cluster or component of a model.",
     "score": "Measure how well a model describes rows.",
     "compare": "Tell how far sketches are apart, whether it is chance, and what moved.",
+    "independence": "Tell whether groups of columns depend on each other.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
 }
 

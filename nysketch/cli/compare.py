@@ -48,13 +48,7 @@ _SHOWN_VALUES = 6
     type=click.IntRange(min=1),
     help="Random draws of the test. Default: 1000, or as many as several comparisons need.",
 )
-@click.option(
-    "--alpha",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.05,
-    show_default=True,
-    help="Level: how often the test may reject by chance.",
-)
+@options.alpha
 @click.option(
     "--adjust",
     type=click.Choice(["holm", "bh", "none"]),

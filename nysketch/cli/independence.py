@@ -1,0 +1,223 @@
+"""`nysketch independence`: whether groups of columns depend on each other, from sketches or from data."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.cli.basis_options import basis_making
+from nysketch.cli.sketch import open_for_basis, plan_pass, say_left_out, say_skipped
+from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, NysketchError, UsageError
+
+if TYPE_CHECKING:
+    from nysketch.depending import Independence
+    from nysketch.fitting import BasisOptions
+    from nysketch.sketches import Sketch
+
+log = logging.getLogger("nysketch")
+
+# With sketches, these have their meaning still; all others say how data are to be sketched.
+_OF_THE_TEST = {
+    "inputs", "from_file", "alpha", "shuffles", "pairs", "seed", "alarm", "threads", "memory",
+    "as_json", "quiet", "verbose", "log_format",
+}  # fmt: skip
+
+
+@click.command(
+    epilog="\b\nExample: nysketch independence trips.parquet --group when=hour,weekday --group pay=fare,tip"
+)
+@options.inputs
+@options.table
+@options.nulls
+@basis_making
+@options.seed
+@click.option(
+    "--shuffles",
+    type=click.IntRange(min=0),
+    help="Random shuffles to compare with; 0: no test. Default: 500, or what the sketch was made for.",
+)
+@options.shuffle_rows
+@click.option("--pairs", is_flag=True, help="Also tell which pairs of groups depend on each other.")
+@options.alpha
+@click.option("--alarm", is_flag=True, help="Exit with code 7 if groups depend on each other beyond chance.")
+@options.threads
+@options.memory
+@options.as_json
+@options.reporting
+def command(
+    inputs: list[str],
+    table_options: dict[str, Any],
+    nulls: str,
+    basis_options: BasisOptions,
+    seed: int,
+    shuffles: int | None,
+    shuffle_rows: int | None,
+    pairs: bool,
+    alpha: float,
+    alarm: bool,
+    threads: int | None,
+    memory: int,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Tell whether groups of columns are independent of each other, by their HSIC.
+
+    INPUTs are sketches made with --group, which are merged; or, if this command has --group, data to be
+    sketched first, without leaving a file.
+    """
+    from nysketch.depending import independence
+    from nysketch.engines.local import available_threads
+
+    if alarm and shuffles == 0:
+        raise UsageError("--alarm needs a test: leave out --shuffles 0")
+    unreadable: tuple[str, ...] = ()
+    if basis_options.groups:
+        sketch, unreadable = _sketched(
+            inputs, table_options, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, threads, memory,
+            quiet=quiet,
+        )  # fmt: skip
+    else:
+        _refuse_options_of_data(click.get_current_context())
+        from nysketch.combine import merged
+
+        sketch = merged(options.sketch_files(inputs), "what is told")
+    with ui.progress_bar("test", " tests", quiet=quiet) as progress:
+        found = independence(
+            sketch,
+            alpha=alpha,
+            shuffles=shuffles,
+            seed=seed,
+            pairs=pairs,
+            threads=threads or available_threads(),
+            progress=progress,
+        )
+    for note in found.notes:
+        log.warning("%s", note)
+    if as_json:
+        ui.print_json(found.describe() | {"skipped_inputs": list(unreadable)})
+    else:
+        _print(found)
+    if alarm and any(each.rejected for each in (found, *found.pairs)):
+        return EXIT_ALARM
+    if alarm and found.verdict is None:
+        raise NysketchError("no test was possible: --alarm cannot tell whether groups depend on each other")
+    return EXIT_INPUTS_SKIPPED if unreadable else 0
+
+
+def _refuse_options_of_data(ctx: click.Context) -> None:
+    """Complain about options that say how to sketch where there are sketches."""
+    asked = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") in asked
+        if given and parameter.name not in _OF_THE_TEST:
+            flag = "/".join(parameter.opts)
+            raise UsageError(f"{flag}: is for data; these are sketches, since there is no --group")
+
+
+def _sketched(
+    inputs: list[str],
+    table_options: dict[str, Any],
+    nulls: str,
+    wanted: BasisOptions,
+    seed: int,
+    shuffles: int | None,
+    shuffle_rows: int | None,
+    pairs: bool,
+    threads: int | None,
+    memory: int,
+    *,
+    quiet: bool,
+) -> tuple[Sketch, tuple[str, ...]]:
+    """Sketch data in memory, with all that a test needs and nothing else."""
+    from nysketch.groups import DEFAULT_SHUFFLES, parts_of
+    from nysketch.passes import make_basis, run_pass
+    from nysketch.passoptions import PassOptions
+    from nysketch.sources.base import row_width
+
+    source = open_for_basis(inputs, wanted, table_options)
+    say_left_out(source)
+    say_skipped(source.skipped)
+    assert wanted.groups is not None
+    if len(wanted.groups) < 2:
+        raise UsageError("there must be two groups or more: --group x=a,b --group y=c")
+    how = PassOptions(
+        seed=seed,
+        nulls=nulls,
+        cells=False,
+        shuffles=shuffles or DEFAULT_SHUFFLES,
+        shuffle_rows=shuffle_rows,
+        pairs=pairs,
+    )
+    planned = plan_pass(
+        source,
+        None,
+        wanted,
+        blocks=how.blocks,
+        sample_rows=how.sampled(row_width(source), groups=len(wanted.groups)),
+        cells=False,
+        runs=how.runs,
+        parts=len(parts_of(len(wanted.groups), pairs=pairs)),
+        threads=threads,
+        memory=memory,
+    )
+    with (
+        ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
+        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
+    ):
+        basis = make_basis(
+            source,
+            wanted,
+            seed=seed,
+            nulls=nulls,
+            threads=planned.threads,
+            progress=pilot_progress,
+            choosing=choosing,
+        )
+        sketch = run_pass(source, basis, how, wanted=wanted, threads=planned.threads, progress=progress)
+    return sketch, tuple(map(str, source.skipped))
+
+
+def _print(found: Independence) -> None:
+    ui.echo(", ".join(found.groups))
+    ui.print_fields((f"  {name}", value) for name, value in _fields(found))
+    if found.pairs:
+        click.echo("\npairs")
+        rows = [
+            [
+                f"{pair.groups[0]}, {pair.groups[1]}",
+                f"{pair.hsic:.4g}",
+                "" if pair.standard_error is None else f"{pair.standard_error:.2g}",
+                "" if pair.normalised is None else f"{pair.normalised:.3g}",
+                "" if pair.p_value is None else f"{pair.p_value:.3g}",
+                "" if pair.p_value_adjusted is None else f"{pair.p_value_adjusted:.3g}",
+                "dependent" if pair.rejected else "",
+            ]
+            for pair in found.pairs
+        ]
+        ui.print_table(["groups", "HSIC", "error", "normalised", "p-value", "adjusted", "verdict"], rows)
+
+
+def _fields(found: Independence) -> list[tuple[str, str]]:
+    error = "" if found.standard_error is None else f" ± {found.standard_error:.2g}"
+    fields = [("rows", f"{found.rows:,}"), ("HSIC", f"{found.hsic:.4g}{error}")]
+    if found.normalised is not None:
+        fields.append(("normalised", f"{found.normalised:.3g}; 1 if groups determine each other"))
+    verdict = found.verdict
+    if verdict is None:
+        return [*fields, ("test", "none")]
+    how = "all rows" if verdict.exact else f"{verdict.shuffled_rows:,} sampled rows"
+    kind = "exact" if verdict.exact else "asymptotic: right for many rows"
+    answer = "dependent" if found.rejected else "no dependence beyond chance"
+    return [
+        *fields,
+        ("test", f"{verdict.shuffles:,} shuffles of {how} ({kind})"),
+        ("statistic", f"{verdict.statistic:.4g}; rejected beyond {verdict.threshold:.4g}"),
+        ("p-value", f"{verdict.p_value:.4g}"),
+        ("verdict", f"{answer} at level {found.alpha:g}"),
+    ]
