@@ -21,6 +21,7 @@ import nysketch
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
+INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
 MONK = SCRIPTS / "papers" / "monk.py"
 MMD = SCRIPTS / "papers" / "mmd.py"
@@ -386,3 +387,14 @@ def test_mmd_in_small(tmp_path):
     error = {key: float(r["error_to_sample"]) for key, r in table.items()}
     assert error[400, 400, "exact"] == 0 < 5 * error[400, 80, "uniform"] < error[400, 5, "uniform"]
     assert (table[400, 400, "exact"]["trials"], table[400, 80, "kmeans++"]["trials"]) == ("5", "3")
+
+
+def test_independence_in_small(tmp_path):
+    out = tmp_path / "f.json"
+    printed = run(INDEPENDENCE, "--section", "power", "speed", "--runs", 2, "--rows", 3000, "--json", out)
+    assert "| signs of three, in half of the rows | 400 | 2 | " in printed
+    found = json.loads(out.read_text())
+    assert {r["section"] for r in found} == {"power", "speed"}
+    assert all(0 <= r["sketch"] <= 1 for r in found if r["section"] == "power")
+    sizes = {r["what"]: r["file, MB"] for r in found if r.get("what", "").startswith("sketch")}
+    assert sizes["sketch, groups, --shuffles 0"] < sizes["sketch, groups and their sums"]
