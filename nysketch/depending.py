@@ -8,6 +8,7 @@ it compares the statistic of all rows with what shuffling does to that of the sa
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -30,6 +31,8 @@ from nysketch.sketches import Sketch
 FEWEST_ROWS = 20
 # Sampled rows to measure the strength of a dependence, and its error, on: pairs of them take a second.
 _MEASURED_ROWS = 2000
+# Rows in which groups must be expected to vary together for the asymptotic test: as for a table of counts.
+_FEWEST_VARYING = 5.0
 
 
 @dataclass(frozen=True)
@@ -104,20 +107,12 @@ def independence(
         raise UsageError(f"the level alpha must be between 0 and 1, not {alpha:g}")
     require_seed(seed)
     view = _View.of(sketch)
-    draws = _shuffles(sketch, shuffles)
     count = len(view.basis.groups)
     wanted: list[Part] = [tuple(range(count))]
     if pairs and count > 2:
         wanted += combinations(range(count), 2)
         view.require_pairs()
-    together = max(len(wanted) - 1, 1)  # p-values that are adjusted for their number
-    if draws and shuffles is None:
-        draws = max(draws, min(math.ceil(4 * together / alpha), MOST_SHUFFLES))
-    if draws and (draws + 1) * alpha < together * (1 - 1e-9):
-        raise UsageError(
-            f"with {draws} shuffles no p-value is below {together / (draws + 1):.2g}: at --alpha {alpha:g} "
-            "nothing can be rejected. Use more --shuffles"
-        )
+    draws = _shuffles(sketch, shuffles, alpha, len(wanted) - 1)
     found = []
     for number, part in enumerate(wanted):
         if progress is not None:
@@ -130,11 +125,24 @@ def independence(
     return replace(joint, pairs=tuple(_adjusted(rest)), notes=notes)
 
 
-def _shuffles(sketch: Sketch, shuffles: int | None) -> int:
-    if shuffles is None:
-        return int(sketch.settings.get("shuffles") or DEFAULT_SHUFFLES)
+def require_shuffles(shuffles: int, alpha: float, pairs: int = 0) -> None:
+    """Raise a UsageError if nothing could be rejected by so few shuffles, or there are too many."""
     if not 0 <= shuffles <= MOST_SHUFFLES:
         raise UsageError(f"the shuffles must be between 0 and {MOST_SHUFFLES}, not {shuffles}")
+    together = max(pairs, 1)  # p-values that are adjusted for their number
+    if shuffles and (shuffles + 1) * alpha < together * (1 - 1e-9):
+        raise UsageError(
+            f"with {shuffles} shuffles no p-value is below {together / (shuffles + 1):.2g}: at --alpha "
+            f"{alpha:g} nothing can be rejected. Use more --shuffles"
+        )
+
+
+def _shuffles(sketch: Sketch, shuffles: int | None, alpha: float, pairs: int) -> int:
+    """Return how many to draw: what was asked for, or what the sketch was made for and alpha needs."""
+    if shuffles is None:
+        usual = int(sketch.settings.get("shuffles") or DEFAULT_SHUFFLES)
+        shuffles = max(usual, min(math.ceil(4 * max(pairs, 1) / alpha), MOST_SHUFFLES))
+    require_shuffles(shuffles, alpha, pairs)
     return shuffles
 
 
@@ -175,7 +183,7 @@ class _View:
         sketch.mean_kernel()  # complains if they have no weight
         rows = np.asarray(sketch.tally.sample.scaled(basis.middle), np.float64)
         parts = [basis.of_groups([number]) for number in range(len(basis.groups))]
-        return cls(sketch, basis, parts, rows, _notes_of_order(sketch))
+        return cls(sketch, basis, parts, rows, _notes_of_order(sketch) + _notes_of_doubles(sketch))
 
     def require_pairs(self) -> None:
         """Raise an IncompatibleError unless there are sums of pairs."""
@@ -213,8 +221,10 @@ def _of_part(
     some = rows[:_MEASURED_ROWS]
     error = strength = None
     if len(some) >= FEWEST_ROWS and not view.sketch.weighted:
-        error = hsic.standard_error(basis, mean, means, some, view.sketch.rows)
-        strength = hsic.normalised(squared, hsic.self_hsic_squared(kernel, some))
+        measured = hsic.measured(basis, parts, some)
+        sampling = hsic.standard_error(basis, mean, means, some, view.sketch.rows)
+        error = math.hypot(sampling, measured.landmark_error)
+        strength = measured.normalised(squared)
     settings: dict[str, Any] = {"shuffles": shuffles, "alpha": alpha, "seed": seed, "threads": threads}
     verdict = None
     if not shuffles:
@@ -224,6 +234,12 @@ def _of_part(
     elif len(rows) < FEWEST_ROWS:
         notes.append("The sketch has no rows to shuffle: no test. Sketch with more --shuffle-rows.")
     elif view.all_rows:
+        verdict = hsic.exact_test(kernel, rows, landmarks=basis.m, **settings)
+    elif _varying_together(kernel, rows) < _FEWEST_VARYING:
+        notes.append(
+            f"{', '.join(group.name for group in kernel.groups)}: vary in too few rows at the same time for "
+            "what is true of many. The test is of the sampled rows alone; more --shuffle-rows see more."
+        )
         verdict = hsic.exact_test(kernel, rows, landmarks=basis.m, **settings)
     else:
         verdict = _sampled_test(basis, parts, mean, means, rows, view.sketch.rows, settings)
@@ -237,6 +253,20 @@ def _of_part(
         alpha=alpha,
         notes=notes,
     )
+
+
+def _varying_together(kernel: Product, rows: Rows) -> float:
+    """Return in how many rows the two groups that vary least would both vary, if they were independent.
+
+    A group varies where it is not what it is most often. Of rare flags there may be none that are set
+    together in the sample, and some among all rows: shuffling the sample does not tell what chance does.
+    """
+    shares = []
+    for group in kernel.groups:
+        _, counts = np.unique(group.of(rows), axis=0, return_counts=True)
+        shares.append(1 - float(counts.max()) / len(rows))
+    one, other = sorted(shares)[:2]
+    return len(rows) * one * other
 
 
 def _sampled_test(
@@ -254,12 +284,14 @@ def _sampled_test(
     often. Leaving these rows out is no remedy. They may have been chosen for where they are, in the tails of
     all groups at once, and without them groups would depend on each other.
     """
-    own = _own_rows(basis, rows)
+    own, times = _own_rows(basis, rows)
     found, sampled = int((own >= 0).sum()), len(rows) / count
     if not found:
         return hsic.sampled_test(basis, mean, means, rows, of_rows=count, **settings)
-    alone = hsic.only_own(basis)
-    of_groups = np.array([hsic.only_own(part) for part in parts])
+    # A landmark that is many rows is expressed as well as any other of these.
+    single = times <= 1
+    alone = hsic.only_own(basis) * single
+    of_groups = np.array([hsic.only_own(part) for part in parts]) * single
     # Are all landmarks rows of the data, or only some, whose number is known but not which ones they are?
     expected = basis.m * sampled
     share = 1.0 if found + 4 * np.sqrt(expected * (1 - sampled)) >= expected else found / expected
@@ -276,16 +308,29 @@ def _sampled_test(
     )
 
 
-def _own_rows(basis: NystromBasis, rows: Rows) -> NDArray[np.int64]:
-    """Return for each landmark the number of the sampled row that it is, to the digits of a sample; or -1."""
+def _own_rows(basis: NystromBasis, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each landmark the number of the sampled row that it is, or -1; and how many rows it is.
+
+    To the digits that a sample has.
+    """
 
     def keys(of: Rows) -> list[bytes]:
         return [row.tobytes() for row in (of - basis.middle).astype(np.float32)]
 
-    numbers: dict[bytes, int] = {}
-    for number, key in enumerate(keys(rows)):
-        numbers.setdefault(key, number)
-    return np.array([numbers.get(key, -1) for key in keys(basis.scaled_landmarks)], np.int64)
+    of_rows = keys(rows)
+    times, numbers = Counter(of_rows), {key: number for number, key in enumerate(of_rows)}
+    landmarks = keys(basis.scaled_landmarks)
+    return (
+        np.array([numbers.get(key, -1) for key in landmarks], np.int64),
+        np.array([times[key] for key in landmarks], np.int64),
+    )
+
+
+def _notes_of_doubles(sketch: Sketch) -> list[str]:
+    """Say so if rows were counted twice."""
+    if not (np.diff(sketch.tally.sample.keys) == 0).any():
+        return []
+    return ["The same rows are counted twice, as merge --force does: the p-value is too small."]
 
 
 def _notes_of_order(sketch: Sketch) -> list[str]:

@@ -27,6 +27,10 @@ from nysketch.kernels import Floats, Product, Rows
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.twosample import critical_value, p_value_of
 
+# Less than this share of what it is the difference of is no number any more.
+_CANCELLED = 1e-10
+# Relative to the length of an embedding, a statistic this small is that of rounding kernel values.
+_ROUNDING = 1e-6
 # From so many rows on, groups are shifted against each other instead of shuffled: there are enough ways.
 SHIFTED_FROM = 1000
 # Of landmarks of unit length: what makes their kernel matrix safe to invert.
@@ -48,7 +52,12 @@ def hsic_squared(joint: NystromBasis, parts: Sequence[NystromBasis], mean: Float
     lengths = [float(a @ values) for a, values in zip(of_parts, means, strict=True)]
     # The product of the groups' embeddings, as far as landmarks can express them, at the landmarks.
     crossed = np.prod([part.gram() @ a for part, a in zip(parts, of_parts, strict=True)], axis=0)
-    return max(float(weights @ mean) + math.prod(lengths) - 2 * float(weights @ crossed), 0.0)
+    squared, product = float(weights @ mean), math.prod(lengths)
+    found = squared + product - 2 * float(weights @ crossed)
+    if found > _CANCELLED * max(squared, product):
+        return found
+    # Of kernels without a bound, all digits may have cancelled. The gap has them still.
+    return gap_squared(joint, mean, means)
 
 
 def _weights_of(features: NystromMap, values: Floats) -> Floats:
@@ -59,6 +68,11 @@ def _weights_of(features: NystromMap, values: Floats) -> Floats:
 def gap(mean: Floats, means: Floats) -> Floats:
     """Return the difference of the two embeddings at the landmarks."""
     return np.asarray(mean - means.prod(axis=0))
+
+
+def gap_squared(joint: NystromBasis, mean: Floats, means: Floats) -> float:
+    """Return the squared length of the gap in the span of the landmarks: no larger than HSIC²."""
+    return float(_squares(joint.nystrom, gap(mean, means)))
 
 
 # ---- tests ----------------------------------------------------------------------------------------
@@ -124,10 +138,12 @@ def sampled_test(
     kernel = basis.kernel
     assert isinstance(kernel, Product)
     rng = np.random.default_rng(seed)
-    observed = max(float(_squares(basis.nystrom, gap(mean, means))) - excess, 0.0)
+    observed = max(gap_squared(basis, mean, means) - excess, 0.0)
+    rounding = _ROUNDING**2 * float(_squares(basis.nystrom, mean))
     shuffled = _Shuffled(kernel, rows, basis.scaled_landmarks, threads, own, of_groups)
     _, drawn = shuffled.squares(basis.nystrom, shuffles, rng)
-    return _verdict(observed, drawn * (len(rows) / of_rows), alpha, exact=False, rows=len(rows))
+    drawn = np.maximum(drawn * (len(rows) / of_rows), rounding)
+    return _verdict(observed, drawn, alpha, exact=False, rows=len(rows))
 
 
 def only_own(basis: NystromBasis) -> Floats:
@@ -258,35 +274,77 @@ def standard_error(basis: NystromBasis, mean: Floats, means: Floats, rows: Rows,
     kernel = basis.kernel
     assert isinstance(kernel, Product)
     difference = gap(mean, means)
-    squared = float(_squares(basis.nystrom, difference))
+    squared = gap_squared(basis, mean, means)
     weights = _weights_of(basis.nystrom, difference)
-    factors = kernel.factors(rows, basis.scaled_landmarks)
     # The influence of a row: by what it adds to the joint mean, and to that of each group beside the others.
-    influence = np.prod(factors, axis=0) @ weights
-    for number, factor in enumerate(factors):
-        others = np.delete(means, number, axis=0).prod(axis=0)
-        influence -= factor @ (others * weights)
+    product, influence = np.ones((len(rows), basis.m)), np.zeros(len(rows))
+    for number, group in enumerate(kernel.groups):  # one at a time: there may be many groups
+        factor = group.kernel(group.of(rows), group.of(basis.scaled_landmarks))
+        product *= factor
+        influence -= factor @ (np.delete(means, number, axis=0).prod(axis=0) * weights)
+    influence += product @ weights
     of_square = 2 * float(influence.std(ddof=1)) / math.sqrt(of_rows)
     return of_square / (2 * max(math.sqrt(squared), math.sqrt(of_square / 2), 1e-300))
 
 
-def self_hsic_squared(kernel: Product, rows: Rows) -> list[float]:
-    """Return for each group the squared HSIC that it would have with as many copies of itself.
+@dataclass(frozen=True)
+class Measured:
+    """What some rows tell: their squared HSIC at the landmarks and by the V-statistic.
 
-    Of the sampled rows, by the V-statistic.
+    And `largest`, which HSIC cannot exceed, whatever the groups have to do with each other. Groups join one
+    by one: what each adds is bounded, by Cauchy and Schwarz, by how much it varies and how much those before
+    it do together. For two groups, it is the HSIC of groups that determine each other.
     """
-    copies, found = len(kernel.groups), []
-    for factor in kernel.factors(rows, rows):
-        row_means = factor.mean(axis=1)
-        crossed = float((row_means**copies).mean())
-        found.append(max(float((factor**copies).mean()) + float(factor.mean()) ** copies - 2 * crossed, 0.0))
-    return found
+
+    at_landmarks: float
+    exact: float
+    largest: float
+
+    @property
+    def landmark_error(self) -> float:
+        """How far HSIC at the landmarks is from that without them."""
+        return abs(math.sqrt(self.at_landmarks) - math.sqrt(self.exact))
+
+    def normalised(self, squared: float) -> float | None:
+        """Return HSIC² of all rows relative to the largest, without what landmarks add; None if that is 0.
+
+        Of two groups, it is the kernel alignment of the centred kernels.
+        """
+        if not self.largest > _ROUNDING:
+            return None
+        return min(max(squared - (self.at_landmarks - self.exact), 0.0) / self.largest**2, 1.0)
 
 
-def normalised(squared: float, of_groups: Sequence[float]) -> float | None:
-    """Return HSIC² relative to that of groups which determine each other; None if one of them is constant.
+def measured(joint: NystromBasis, parts: Sequence[NystromBasis], rows: Rows) -> Measured:
+    """Measure rows, scaled: few, since it takes as many kernel values as there are pairs of them."""
+    kernel = joint.kernel
+    assert isinstance(kernel, Product)
+    n = len(rows)
+    at, means = np.ones((n, joint.m)), []
+    together, row_means, lengths, largest = np.ones((n, n)), np.ones(n), 1.0, 0.0
+    for number, group in enumerate(kernel.groups):  # one at a time: there may be many groups
+        X = group.of(rows)
+        factor = group.kernel(X, group.of(joint.scaled_landmarks))
+        at *= factor
+        means.append(factor.mean(axis=0))
+        gram = group.kernel(X, X)
+        length = max(float(gram.mean()), 0.0)
+        largest *= math.sqrt(length)
+        if number:
+            largest += math.sqrt(_spread(together) * _spread(gram))
+        together *= gram
+        row_means *= gram.mean(axis=1)
+        lengths *= length
+    at_landmarks = hsic_squared(joint, parts, at.mean(axis=0), np.array(means))
+    joint_length = float(together.mean())
+    exact = joint_length + lengths - 2 * float(row_means.mean())
+    if exact <= _CANCELLED * max(joint_length, lengths):  # nothing to compare with
+        exact = at_landmarks
+    return Measured(at_landmarks, exact, largest)
 
-    Of two groups, it is the kernel alignment of the centred kernels, from 0 to 1.
-    """
-    scale = math.prod(of_groups) ** (1 / len(of_groups))
-    return squared / scale if scale > 0 else None
+
+def _spread(gram: Floats) -> float:
+    """Return the HSIC of rows with themselves: the length of their covariance."""
+    row_means = gram.mean(axis=1)
+    squared = float((gram**2).mean()) + float(gram.mean()) ** 2 - 2 * float((row_means**2).mean())
+    return math.sqrt(max(squared, 0.0))

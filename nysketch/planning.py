@@ -104,7 +104,8 @@ def plan(
     sums, landmarks = 8 * blocks * m, 8 * m * d
     text = any(column.text for column in source.columns)
     # Keys and orders besides the rows.
-    sample = (4 * d + 24) * (default_sample_rows(d, text=text) if sample_rows is None else sample_rows)
+    sampled = default_sample_rows(d, text=text) if sample_rows is None else sample_rows
+    sample = (4 * d + 24) * (sampled if source.rows is None else min(sampled, source.rows))
     # Sums and squares, each of the size of the landmarks.
     celled = 2 * landmarks if cells and not text else 0
     far = (8 * d + 32) * (default_far_rows(d) if far_rows is None else far_rows) if celled else 0

@@ -310,7 +310,7 @@ def test_level_where_landmarks_are_rows_of_many_columns(monkeypatch):
         found.append(nysketch.independence(made, shuffles=39, seed=seed))
         if seed < 20:
             with monkeypatch.context() as patch:
-                patch.setattr(depending, "_own_rows", lambda basis, rows: np.full(basis.m, -1))
+                patch.setattr(depending, "_own_rows", lambda basis, rows: (np.full(basis.m, -1), None))
                 unmended.append(nysketch.independence(made, shuffles=39, seed=seed))
     assert within_level(sum(each.rejected for each in found), 100)
     ratios = [
@@ -545,3 +545,42 @@ def test_trimmed_sketches_have_no_sums_of_groups():
 
     made = sketch(dependent(np.random.default_rng(0), 200, 2))
     assert without(made, [0], consecutive=False).groups is None
+
+
+@pytest.mark.parametrize("rates", [(0.001, 0.001), (0.01, 0.01), (0.001, 0.3)])
+def test_level_of_flags_that_are_rarely_set(rates):
+    # Set together in a handful of rows at most: shuffling a sample does not tell how many by chance.
+    rejections = 0
+    for seed in range(60):
+        rows = (np.random.default_rng(seed).random((10_000, 2)) < rates).astype(float)
+        made = sketch(rows, m=4, shuffle_rows=2500, sample_rows=0, seed=seed)
+        found = nysketch.independence(made, shuffles=99, seed=seed)
+        assert found.verdict.exact and found.verdict.shuffled_rows == 2500
+        assert any("vary in too few rows" in note for note in found.notes)
+        rejections += found.rejected
+    assert rejections <= binom.ppf(0.999, 60, 0.05)
+
+
+def test_level_of_flags_that_are_often_set():
+    rejections = 0
+    for seed in range(60):
+        rows = (np.random.default_rng(seed).random((10_000, 2)) < (0.2, 0.4)).astype(float)
+        made = sketch(rows, m=4, shuffle_rows=1000, sample_rows=0, seed=seed)
+        found = nysketch.independence(made, shuffles=99, seed=seed)
+        assert not found.verdict.exact
+        rejections += found.rejected
+    assert rejections <= binom.ppf(0.999, 60, 0.05)
+
+
+def test_constants_are_independent_of_everything():
+    x = np.random.default_rng(0).normal(size=(3000, 1))
+    for rows in (np.hstack([x, np.ones_like(x)]), np.ones((3000, 2))):
+        made = sketch(rows, m=40, shuffle_rows=500, sample_rows=0)
+        found = nysketch.independence(made, shuffles=99)
+        assert not found.rejected and found.normalised is None and found.hsic < 1e-4
+
+
+def test_rows_that_are_counted_twice_are_told():
+    made = sketch(dependent(np.random.default_rng(0), 200, 2))
+    assert nysketch.independence(made, shuffles=39).notes == []
+    assert "counted twice" in nysketch.independence(made + made, shuffles=39).notes[0]

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from nysketch import hsic
 from nysketch.basis import Column, NystromBasis
-from nysketch.kernels import Gaussian, Group, LaplacianL1, Product
+from nysketch.kernels import Gaussian, Group, LaplacianL1, Linear, Product
 from nysketch.tiles.shifts import shifted_sums
 
 
@@ -215,22 +215,53 @@ def test_the_standard_error_is_the_spread_over_samples():
     assert np.mean(claimed) == pytest.approx(np.std(values), rel=0.2)
 
 
+def measured(kernel, rows, landmarks=50):
+    basis = basis_of(kernel, rows[:landmarks])
+    return hsic.measured(basis, parts(basis), rows)
+
+
 def test_normalised_is_the_alignment_of_centred_kernels():
     rows = noisy_copy(np.random.default_rng(0), 200)
     kernel = Product((Group("x", 0, 1, Gaussian(1.0)), Group("y", 1, 2, LaplacianL1(2.0))))
     centring = np.eye(200) - 1 / 200
     k, l = (centring @ gram @ centring for gram in kernel.factors(rows, rows))  # noqa: E741
     expected = (k * l).sum() / np.sqrt((k * k).sum() * (l * l).sum())
-    found = hsic.normalised(v_statistic(kernel, rows), hsic.self_hsic_squared(kernel, rows))
-    assert found == pytest.approx(expected)
+    found = measured(kernel, rows)
+    assert found.exact == pytest.approx(v_statistic(kernel, rows))
+    # Whatever landmarks do to the HSIC of all rows, they do to that of these.
+    assert found.normalised(found.at_landmarks) == pytest.approx(expected)
     same = np.concatenate([rows[:, :1], rows[:, :1]], axis=1)
-    copies = product(2)
-    assert hsic.normalised(v_statistic(copies, same), hsic.self_hsic_squared(copies, same)) == pytest.approx(
-        1
-    )
+    copies = measured(product(2), same)
+    assert copies.normalised(copies.at_landmarks) == pytest.approx(1)
+
+
+def test_few_landmarks_show_in_the_error():
+    rows = np.random.default_rng(0).normal(size=(500, 10))
+    few, many = (measured(product(2, 5, 3.0), rows, m) for m in (20, 500))
+    assert few.landmark_error > 3 * np.sqrt(few.exact) and many.landmark_error < 1e-6
+
+
+@given(st.integers(2, 5), st.floats(0.0, 1.0), st.integers(0, 2**32 - 1), st.booleans())
+def test_hsic_is_never_larger_than_the_largest(groups, share, seed, constant):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(60, groups))
+    rows[:, 1:] = np.where(rng.random((60, groups - 1)) < share, rows[:, :1], rows[:, 1:])
+    if constant:
+        rows[3:, -1] = 0.0  # but for three of them
+    found = measured(product(groups), rows, 10)
+    assert found.exact <= found.largest**2 * (1 + 1e-9)
 
 
 def test_a_constant_group_has_no_strength():
     rows = np.concatenate([np.random.default_rng(0).normal(size=(50, 1)), np.ones((50, 1))], axis=1)
-    kernel = product(2)
-    assert hsic.normalised(v_statistic(kernel, rows), hsic.self_hsic_squared(kernel, rows)) is None
+    assert measured(product(2), rows).normalised(1e-3) is None
+
+
+def test_digits_that_cancel_are_those_of_the_gap():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 1))
+    rows = np.concatenate([x, x + rng.normal(size=(300, 1))], axis=1) + 1e4
+    kernel = Product((Group("x", 0, 1, Linear()), Group("y", 1, 2, Linear())))
+    basis = basis_of(kernel, rows[:20])
+    found = hsic.hsic_squared(basis, parts(basis), *means_of(basis, rows))
+    assert np.sqrt(found) == pytest.approx(abs(np.cov(rows.T, bias=True)[0, 1]), rel=0.01)

@@ -67,7 +67,7 @@ def test_data_and_their_sketch_say_the_same(run_cli, tables, tmp_path, more):
     )
     out = tmp_path / "made.nysk"
     # Of few rows, the sample that tells quality would be all of them.
-    how = [*GROUPS, *QUICK, *more, "--quiet", "-o", out]
+    how = [*GROUPS, *QUICK, *more, "--sample-rows", "0", "--quiet", "-o", out]
     made = run_cli("sketch", "a.parquet", "b.parquet", *how, cwd=tables)
     assert made.returncode == 0, made.stderr
     of_sketch = json_of(run_cli("independence", out, "--json", cwd=tables))
@@ -254,3 +254,13 @@ def test_a_sketch_with_other_sums_of_groups_is_not_up_to_date(run_cli, tables, t
     assert "--pairs is for groups of columns" in refusal(
         run_cli("sketch", "a.parquet", "--pairs", "-o", tmp_path / "x.nysk", cwd=tables), 2
     )
+
+
+def test_too_few_shuffles_are_refused_before_anything_is_read(run_cli, tmp_path):
+    pq.write_table(pa.table({"x": [None, 1.0], "y": [1.0, 2.0], "z": [1.0, 2.0]}), tmp_path / "null.parquet")
+    groups = ["--group", "p=x", "--group", "q=y", "--group", "r=z"]
+    for more in (["--alpha", "0.001"], ["--pairs"]):
+        result = run_cli("independence", "null.parquet", *groups, "--shuffles", "19", *more, cwd=tmp_path)
+        assert result.returncode == 2 and "Use more --shuffles" in result.stderr
+    result = run_cli("independence", "null.parquet", cwd=tmp_path)
+    assert result.returncode == 5 and "name groups of columns with --group" in result.stderr

@@ -28,9 +28,15 @@ def test_threads_are_as_many_as_fit(source, monkeypatch):
 
 
 def test_more_of_anything_takes_more_memory(source):
-    base = {"blocks": 64, "threads": 2, "memory": 10**12}
+    base = {"blocks": 64, "threads": 2, "memory": 10**12, "sample_rows": 0}
     least = plan(source, Size(1000), **base).memory_bytes
-    for more in ({"blocks": 640}, {"threads": 3}, {"batch_rows": 10**6}, {"sample_rows": 10**5}):
+    for more in (
+        {"blocks": 640},
+        {"threads": 3},
+        {"batch_rows": 10**6},
+        {"sample_rows": 10**5},
+        {"parts": 3},
+    ):
         assert plan(source, Size(1000), **base | more).memory_bytes > least, more
     assert plan(source, Size(1000), **base, far_rows=10**5).memory_bytes > least
     assert plan(source, Size(1000), **base, runs=64).memory_bytes > least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,13 @@ from nysketch import ui
 from nysketch.cli import options
 from nysketch.cli.basis_options import basis_making
 from nysketch.cli.sketch import open_for_basis, plan_pass, say_left_out, say_skipped
-from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, NysketchError, UsageError
+from nysketch.errors import (
+    EXIT_ALARM,
+    EXIT_INPUTS_SKIPPED,
+    CorruptSketchError,
+    NysketchError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from nysketch.depending import Independence
@@ -23,7 +30,7 @@ log = logging.getLogger("nysketch")
 
 # With sketches, these have their meaning still; all others say how data are to be sketched.
 _OF_THE_TEST = {
-    "inputs", "from_file", "alpha", "shuffles", "pairs", "seed", "alarm", "threads", "memory",
+    "inputs", "from_file", "alpha", "shuffles", "pairs", "seed", "alarm", "threads",
     "as_json", "quiet", "verbose", "log_format",
 }  # fmt: skip
 
@@ -70,13 +77,16 @@ def command(
     INPUTs are sketches made with --group, which are merged; or, if this command has --group, data to be
     sketched first, without leaving a file.
     """
-    from nysketch.depending import independence
+    from nysketch.depending import independence, require_shuffles
     from nysketch.engines.local import available_threads
 
     if alarm and shuffles == 0:
         raise UsageError("--alarm needs a test: leave out --shuffles 0")
     unreadable: tuple[str, ...] = ()
     if basis_options.groups:
+        count = len(basis_options.groups)
+        if shuffles is not None:  # now, not after hours of reading
+            require_shuffles(shuffles, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
         sketch, unreadable = _sketched(
             inputs, table_options, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, threads, memory,
             quiet=quiet,
@@ -85,7 +95,12 @@ def command(
         _refuse_options_of_data(click.get_current_context())
         from nysketch.combine import merged
 
-        sketch = merged(options.sketch_files(inputs), "what is told")
+        try:
+            sketch = merged(options.sketch_files(inputs), "what is told")
+        except CorruptSketchError as error:
+            raise CorruptSketchError(
+                f"{error}. (To test data, name groups of columns with --group)"
+            ) from error
     with ui.progress_bar("test", " tests", quiet=quiet) as progress:
         found = independence(
             sketch,
@@ -149,6 +164,7 @@ def _sketched(
         seed=seed,
         nulls=nulls,
         cells=False,
+        sample_rows=0,
         shuffles=shuffles or DEFAULT_SHUFFLES,
         shuffle_rows=shuffle_rows,
         pairs=pairs,
@@ -211,8 +227,11 @@ def _fields(found: Independence) -> list[tuple[str, str]]:
     verdict = found.verdict
     if verdict is None:
         return [*fields, ("test", "none")]
-    how = "all rows" if verdict.exact else f"{verdict.shuffled_rows:,} sampled rows"
-    kind = "exact" if verdict.exact else "asymptotic: right for many rows"
+    some = verdict.shuffled_rows < found.rows
+    how = f"{verdict.shuffled_rows:,} sampled rows" if some else "all rows"
+    kind = "asymptotic: right for many rows"
+    if verdict.exact:
+        kind = "exact, of these alone" if some else "exact"
     answer = "dependent" if found.rejected else "no dependence beyond chance"
     return [
         *fields,

@@ -264,7 +264,8 @@ alpha = click.option(
 shuffle_rows = click.option(
     "--shuffle-rows",
     type=click.IntRange(min=0),
-    help="Rows to sample for shuffling groups of columns. Default: 50,000, fewer if they are very wide.",
+    help="Rows to sample for shuffling groups of columns, and no fewer than --sample-rows. Default: 50,000, "
+    "fewer if they are very wide.",
 )
 threads = click.option(
     "--threads",
