@@ -223,7 +223,7 @@ def _fields(found: Independence) -> list[tuple[str, str]]:
     error = "" if found.standard_error is None else f" ± {found.standard_error:.2g}"
     fields = [("rows", f"{found.rows:,}"), ("HSIC", f"{found.hsic:.4g}{error}")]
     if found.normalised is not None:
-        fields.append(("normalised", f"{found.normalised:.3g}; at most 1, for groups that determine each other"))
+        fields.append(("normalised", f"{found.normalised:.3g}; 1 at most, if groups determine each other"))
     verdict = found.verdict
     if verdict is None:
         return [*fields, ("test", "none")]
