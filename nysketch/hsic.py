@@ -82,8 +82,9 @@ def gap_squared(joint: NystromBasis, mean: Floats, means: Floats) -> float:
 class Verdict:
     """What a test found; `statistic` and `threshold` are lengths, like HSIC.
 
-    `exact` if all rows were shuffled. Otherwise it was a sample of them, and the statistic of all rows is
-    compared with what it is for so many times fewer, as many times larger: right for many rows.
+    `exact` if the rows that were shuffled are those that the statistic is of: all rows, or a sample alone.
+    Otherwise a sample was shuffled, and the statistic of all rows is compared with what it is for so many
+    times fewer, as many times larger: right for many rows.
     """
 
     statistic: float
@@ -98,7 +99,7 @@ class Verdict:
 def exact_test(
     kernel: Product, rows: Rows, *, landmarks: int, shuffles: int, alpha: float, seed: int, threads: int = 1
 ) -> Verdict:
-    """Test all rows, scaled: shuffle their groups against each other.
+    """Test rows, scaled, and all of them: shuffle their groups against each other.
 
     Landmarks are rows with their groups shuffled. Rows themselves would be landmarks that see observed rows
     better than shuffled ones: of ten columns in each of three groups, 200 rows and 150 landmarks, 99 % of
@@ -191,11 +192,14 @@ class _Shuffled:
 
     def squares(self, features: NystromMap, shuffles: int, rng: np.random.Generator) -> tuple[float, Floats]:
         """Return the squared statistic as it is, and after each of `shuffles` random shuffles."""
-        found = [_squares(features, self._gaps(self._in_place()))]
+        found = []
         for start in range(0, shuffles, _BATCH):
             draws = self._drawn(min(_BATCH, shuffles - start), rng)
+            if not start:  # together with others: kernel values take longer than a shuffle
+                draws = np.concatenate([self._in_place(), draws])
             found.append(_squares(features, self._gaps(draws)))
-        return float(found[0][0]), np.concatenate(found[1:])
+        squares = np.concatenate(found)
+        return float(squares[0]), squares[1:]
 
     def _in_place(self) -> NDArray[np.int64]:
         """Return the shuffle that changes nothing, in the form of `_drawn`."""
@@ -273,9 +277,8 @@ def standard_error(basis: NystromBasis, mean: Floats, means: Floats, rows: Rows,
     """
     kernel = basis.kernel
     assert isinstance(kernel, Product)
-    difference = gap(mean, means)
     squared = gap_squared(basis, mean, means)
-    weights = _weights_of(basis.nystrom, difference)
+    weights = _weights_of(basis.nystrom, gap(mean, means))
     # The influence of a row: by what it adds to the joint mean, and to that of each group beside the others.
     product, influence = np.ones((len(rows), basis.m)), np.zeros(len(rows))
     for number, group in enumerate(kernel.groups):  # one at a time: there may be many groups

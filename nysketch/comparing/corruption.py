@@ -36,12 +36,14 @@ def without_bad_rows(
     of_random = [_centre(side.random, groups, name, options) for side, name in zip(both, names, strict=True)]
     of_runs = [None if side.runs is None else _centre_of_runs(side.runs, groups, options) for side in both]
     runs = [centre for centre in of_runs if centre is not None]
-    left = _left(both, of_random, of_runs)
+    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_runs, strict=True))
+    left = first, second
     trouble = _trouble(of_random, left, names, RANDOM)
-    burst = None
-    if options.blocks == AUTO and trouble and len(runs) == 2 and not _trouble(runs, left, names, CONSECUTIVE):
-        burst = "Bad rows follow each other: runs of consecutive rows are compared."  # in few of these
-        notes.append(burst)
+    # Bad rows in one place of a file are in all random blocks, but in few runs.
+    burst = bool(trouble) and options.blocks == AUTO and len(runs) == 2
+    burst = burst and not _trouble(runs, left, names, CONSECUTIVE)
+    if burst:
+        notes.append("Bad rows follow each other: runs of consecutive rows are compared.")
     partition = CONSECUTIVE if burst else choose_partition(left, options, names, notes)
     centres = of_random
     if partition == CONSECUTIVE:
@@ -56,14 +58,6 @@ def without_bad_rows(
     median = monk_mmd(one, two, min(centre.groups for centre in centres), seed=options.seed)
     left_out = [part.numbers[centre.wild].tolist() for part, centre in zip((one, two), centres, strict=True)]
     return left, Robustness(median, (left_out[0], left_out[1]), bool(trouble)), partition
-
-
-def _left(
-    both: tuple[Embedded, Embedded], of_random: list[RobustMean], of_runs: list[RobustMean | None]
-) -> tuple[Embedded, Embedded]:
-    """Return both sides without wild blocks."""
-    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_runs, strict=True))
-    return first, second
 
 
 def _trouble(
