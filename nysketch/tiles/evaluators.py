@@ -46,16 +46,29 @@ def evaluators_of(basis: Basis, precision: str) -> list[Evaluator]:
     """Return the fastest evaluators whose mean is what the basis wants."""
     if precision == "float64" or basis.text:
         return [Reference(basis)]
-    if isinstance(basis, NystromBasis):
-        kernel = basis.kernel
-        if isinstance(kernel, Gaussian):
-            return [GaussianTiles(basis, np.full(basis.d, kernel.bandwidth))]
-        if isinstance(kernel, GaussianSum):
-            return [GaussianTiles(basis, np.full(basis.d, width)) for width in kernel.bandwidths]
-        if isinstance(kernel, Product) and all(isinstance(g.kernel, Gaussian) for g in kernel.groups):
-            widths = [np.full(g.stop - g.start, g.kernel.bandwidth) for g in kernel.groups]  # type: ignore[attr-defined]
-            return [GaussianTiles(basis, np.concatenate(widths))]
+    widths = gaussian_bandwidths(basis)
+    if widths:
+        assert isinstance(basis, NystromBasis)
+        return [GaussianTiles(basis, width) for width in widths]
     return [GeneralTiles(basis)]
+
+
+def gaussian_bandwidths(basis: Basis) -> list[Floats]:
+    """Return the bandwidths, one for each feature, of the Gaussian kernels whose mean the kernel is.
+
+    There are none if it is no such kernel.
+    """
+    if not isinstance(basis, NystromBasis):
+        return []
+    kernel = basis.kernel
+    if isinstance(kernel, Gaussian):
+        return [np.full(basis.d, kernel.bandwidth)]
+    if isinstance(kernel, GaussianSum):
+        return [np.full(basis.d, width) for width in kernel.bandwidths]
+    if isinstance(kernel, Product) and all(isinstance(g.kernel, Gaussian) for g in kernel.groups):
+        widths = [np.full(g.stop - g.start, g.kernel.bandwidth) for g in kernel.groups]  # type: ignore[attr-defined]
+        return [np.concatenate(widths)]
+    return []
 
 
 def in_order(evaluators: list[Evaluator], values: list[Floats]) -> Floats:
