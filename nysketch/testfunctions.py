@@ -1,10 +1,11 @@
 """Test functions: what a coreset has in common with all rows. Linear combinations of the kernel at landmarks.
 
 Of all functions in the span of the landmarks, those are wanted in which rows differ most. `nystrom` takes
-the leading eigenvectors of the kernel matrix of the landmarks (k_s^Z of Hayakawa, Oberhauser and Lyons, 2023),
-which are right if landmarks are drawn like rows. `mercer` takes the leading eigenfunctions of the kernel under
-the distribution of the rows (k_{s,Y}^Z, or k_{s,μ}^Z where this is known), of which the second moments of the
-kernel values, h = E k(Z, x) k(x, Z), are all that is needed; it does not matter how landmarks were chosen.
+the leading eigenvectors of the kernel matrix of the landmarks (k_s^Z of Hayakawa, Oberhauser and Lyons,
+2023), which are right if landmarks are drawn like rows. `mercer` takes the leading eigenfunctions of the
+kernel under the distribution of the rows (k_{s,Y}^Z, or k_{s,μ}^Z where this is known), of which the second
+moments of the kernel values, h = E k(Z, x) k(x, Z), are all that is needed; it does not matter how landmarks
+were chosen.
 
 The paper computes the latter from a root H of h and its pseudo-inverse, which fails when eigenvalues fall
 fast. Here, the values are first brought to the coordinates of the Nyström features Φ, which are orthonormal
