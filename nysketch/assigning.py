@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nysketch.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
 from nysketch.engines import local
-from nysketch.errors import InputError, OutputError, UsageError
+from nysketch.errors import InputError, UsageError
 from nysketch.exact import ExactSum
 from nysketch.locks import output_lock
 from nysketch.models import Floats, KMeansModel, MixtureModel, Model, block_rows_for
@@ -29,17 +29,9 @@ from nysketch.passes import Progress
 from nysketch.reading import Chunk, ChunkReader, batch_rows_for, chunk_rows_for
 from nysketch.sources import Fragment, Source
 from nysketch.sources.base import TEXT_ROWS
+from nysketch.tables import format_of, table_writer
 
 log = logging.getLogger("nysketch")
-
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
 
 # Labelled rows that wait for those before them; and those that are written together, as a row group.
 _WAITING_BYTES, _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 16 << 20, 1 << 20
@@ -267,11 +259,7 @@ def assign_to_file(
     progress: Progress | None = None,
 ) -> Assigned:
     """Write what `assign` yields to a Parquet, CSV or Feather file, which appears complete or not at all."""
-    format = FORMATS.get(output.suffix.lower())
-    if format is None:
-        raise UsageError(
-            f"{output}: cannot tell the format from the name; end it in .parquet, .csv, .arrow or .feather"
-        )
+    format = format_of(output)
     labeller = _Labeller(
         model, source, responsibilities=responsibilities, distances=distances, nulls=nulls, progress=progress
     )
@@ -283,7 +271,7 @@ def assign_to_file(
         with (
             atomic_file(output) as file,
             unchanged(source),
-            _writer(file, format, labeller.schema, output) as write,
+            table_writer(file, format, labeller.schema, output) as write,
             closing(labeller.tables(threads)) as tables,
         ):
             for group in _grouped(tables):
@@ -306,42 +294,6 @@ def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
             held, rows, size = [], 0, 0
     if held:
         yield pa.concat_tables(held)
-
-
-@contextmanager
-def _writer(
-    file: IO[bytes], format: str, schema: pa.Schema, output: Path
-) -> Iterator[Callable[[pa.Table], None]]:
-    """Yield a function that writes a table to the file."""
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
-
-    with _refusals(output):
-        if format == "parquet":
-            # Hashing numbers that are all different would take longer than computing them.
-            repeated = [field.name for field in schema if not pa.types.is_floating(field.type)]
-            writer = pq.ParquetWriter(file, schema, use_dictionary=repeated)
-        elif format == "csv":
-            writer = pacsv.CSVWriter(file, schema)
-        else:
-            writer = pa.ipc.new_file(file, schema)
-
-    def write(table: pa.Table) -> None:
-        with _refusals(output):
-            writer.write_table(table.combine_chunks() if format == "arrow" else table)
-
-    with writer:
-        yield write
-
-
-@contextmanager
-def _refusals(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise OutputError(
-            f"{output}: cannot write: {error}. Leave the column out of --keep, or write another format"
-        ) from error
 
 
 # ---- sums over all rows, and the score -------------------------------------------------------------

@@ -32,7 +32,7 @@ from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
 from nysketch.reading import ChunkReader
 from nysketch.runs import DEFAULT_RUNS, level_of_rows
-from nysketch.samples import RowSample
+from nysketch.samples import GatheredSample, RowSample
 from nysketch.sketches import Sketch
 from nysketch.sources import Fragment, Source, open_source
 
@@ -325,8 +325,8 @@ class _Worker:
         sums = self._summer.zeros()
         ranges = ColumnRanges.empty(basis.d)
         weighted = self._source.weights is not None
-        sample = _Gathered(RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted))
-        far = _Gathered(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
+        sample = GatheredSample(RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted))
+        far = GatheredSample(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
         cells = self._summer.no_cells()
         runs = self._no_runs(fragment, sums, reader.chunk_rows)
         groups = self._summer.no_groups()
@@ -415,26 +415,3 @@ def _rows_of_inputs(source: Source) -> dict[int, int]:
         end = fragment.row_in_input + fragment.rows
         rows[fragment.input_key] = max(rows.get(fragment.input_key, 0), end)
     return rows
-
-
-class _Gathered:
-    """The sample of a fragment, gathered from those of its chunks."""
-
-    def __init__(self, empty: RowSample) -> None:
-        self._sample, self._more = empty, list[RowSample]()
-
-    @property
-    def bound(self) -> int:
-        """No larger keys need to be added."""
-        return self._sample.bound
-
-    def add(self, part: RowSample) -> None:
-        """Add the sample of a chunk."""
-        self._more.append(part)
-        if sum(map(len, self._more)) > self._sample.capacity:  # soon there are few in a chunk
-            self.united()
-
-    def united(self) -> RowSample:
-        """Return the sample of all chunks so far."""
-        self._sample, self._more = RowSample.union([self._sample, *self._more]), []
-        return self._sample

@@ -191,3 +191,26 @@ class RowSample:
         ):
             raise ValueError(f"{name}.weights are impossible")
         return cls(keys, rows, weights, bound, capacity)
+
+
+class GatheredSample:
+    """The sample of a fragment, gathered from those of its chunks."""
+
+    def __init__(self, empty: RowSample) -> None:
+        self._sample, self._more = empty, list[RowSample]()
+
+    @property
+    def bound(self) -> int:
+        """No larger keys need to be added."""
+        return self._sample.bound
+
+    def add(self, part: RowSample) -> None:
+        """Add the sample of a chunk."""
+        self._more.append(part)
+        if sum(map(len, self._more)) > self._sample.capacity:  # soon there are few in a chunk
+            self.united()
+
+    def united(self) -> RowSample:
+        """Return the sample of all chunks so far."""
+        self._sample, self._more = RowSample.union([self._sample, *self._more]), []
+        return self._sample

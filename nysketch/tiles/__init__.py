@@ -1,11 +1,13 @@
 """The hot loop: sums over rows of the functions of a basis. The only place that knows about speed.
 
 dealing.py       which block a row belongs to, and whether to the sample
+sampling.py      the sample of a chunk of rows
 gaussian.py      Gaussian kernels: one float32 matrix product and an exponential
 general.py       all other kernels of numbers, and Fourier features
 reference.py     plain float64: the slow reference (`precision="float64"`), and strings
 evaluators.py    which of these three evaluates a basis
 nearest.py       the nearest landmark of a row, and the sums of its cell
+values.py        values in float64, for coresets and second moments
 exponential.py   exp2, cosine and sine that vectorise
 sums.py          sums of a fragment, and of all fragments so far
 runs.py          the same by run of consecutive rows
@@ -29,12 +31,13 @@ from nysketch.cells import key_of_distance, numeric_landmarks
 from nysketch.groups import Part, grouped
 from nysketch.runs import place_of_input
 from nysketch.samples import RowSample
-from nysketch.tiles.dealing import deal_blocks, find_sample
+from nysketch.tiles.dealing import deal_blocks
 from nysketch.tiles.evaluators import Evaluator, evaluators_of, in_order
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.groups import FragmentGroups, GroupSummer, RunningGroups
 from nysketch.tiles.nearest import add_to_cells
 from nysketch.tiles.runs import FragmentRuns, LongRuns, RunningRuns, RunsByRow, ShortRuns
+from nysketch.tiles.sampling import sample_rows
 from nysketch.tiles.sums import FragmentCells, FragmentSums, RunningCells, RunningSums
 
 __all__ = [
@@ -244,17 +247,10 @@ class RowSummer:
         capacity: int,
     ) -> RowSample:
         """Return a sample of `capacity` of those rows whose keys are at most `bound`."""
-        # Without the user's seed: the same row must be found again when its file is subtracted.
-        count = find_sample(first_row, keep, np.uint64(key), bound, ws.sampled, ws.keys)
-        found, keys = ws.sampled[:count], ws.keys[:count]
-        if count > capacity:  # at first, all of them: no need to look at the others
-            bound = int(np.partition(keys, capacity)[capacity]) - 1
-            found, keys = found[keys <= bound], keys[keys <= bound]
-        taken = None if weights is None else weights[found]
-        with np.errstate(over="ignore"):  # cut off by the sample
-            kept = self.basis.transform(rows[found])
-            kept = kept if self.basis.text else kept - self.basis.middle
-        return RowSample.of(keys.copy(), kept, taken, bound=bound, capacity=capacity)
+        return sample_rows(
+            self.basis, first_row, rows, keep, weights, ws.sampled, ws.keys,
+            key=key, bound=bound, capacity=capacity,
+        )  # fmt: skip
 
     def sums(self, of: FragmentSums) -> Floats:
         """Return blocks × functions, in the order of the basis."""
