@@ -23,6 +23,7 @@ _HOME = {
     "SketchedGaussianMixture": "nysketch.estimators",
     "SketchedKMeans": "nysketch.estimators",
     "compare": "nysketch.comparing",
+    "coreset": "nysketch.condensing",
     "independence": "nysketch.depending",
     "learn_gmm": "nysketch.learning",
     "learn_kmeans": "nysketch.learning",
@@ -42,6 +43,7 @@ __all__ = [
     "SketchedKMeans",
     "__version__",
     "compare",
+    "coreset",
     "independence",
     "learn_gmm",
     "learn_kmeans",
@@ -55,6 +57,7 @@ __all__ = [
 if TYPE_CHECKING:
     from nysketch.basis import Basis, Column
     from nysketch.comparing import compare
+    from nysketch.condensing import coreset
     from nysketch.depending import independence
     from nysketch.errors import NysketchError
     from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans

@@ -14,6 +14,7 @@ import numpy as np
 
 from nysketch import landmarks, quality
 from nysketch.basis import DRAWS, SCALINGS, Basis, Column, FourierBasis, NystromBasis, require_seed
+from nysketch.blas import one_thread
 from nysketch.errors import InputError, UsageError
 from nysketch.kernels import Floats, Gaussian, Kernel, KernelOptions, Rows
 from nysketch.kernels.base import whole
@@ -159,8 +160,6 @@ def fit_rows(
     progress: Progress | None = None,
 ) -> Basis:
     """Make a basis from pilot rows (all finite, in the data's units) of a table of `of_rows` rows."""
-    from threadpoolctl import threadpool_limits
-
     rows = np.asarray(rows, object if columns[0].text else np.float64)
     if not len(rows):
         raise InputError("there are no rows to choose landmarks from")
@@ -168,7 +167,7 @@ def fit_rows(
         raise InputError("the rows to choose landmarks from hold NaN or infinities: leave these out")
     require_seed(seed)
     # With one thread: the last bits of sums may depend on their number, and the choice of landmarks on them.
-    with threadpool_limits(1):
+    with one_thread():
         return _Fit(rows, tuple(columns), options, seed, of_rows or len(rows), progress).basis()
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch.blas import one_thread
 from nysketch.errors import UsageError
 from nysketch.kernels import Floats, Kernel, Rows
 
@@ -78,13 +79,12 @@ def choose(
         return Choice(candidates[indices], indices)
     # Limits bind only libraries that are loaded: load this one before the limit, not inside it.
     import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_limits
 
     rng = np.random.default_rng([seed, SAMPLINGS.index(sampling) + 1])
     tell: Progress = progress or (lambda *_: None)
     if sampling == "kmeans":
         return _kmeans(candidates, m, rng, tell)
-    with threadpool_limits(1):  # sums are rounded otherwise on another number of threads
+    with one_thread():  # sums are rounded otherwise on another number of threads
         if sampling == "kmeans++" and candidates.ndim == 1:
             indices, report = _d2_strings(candidates, kernel, m, rng, tell)
         elif sampling == "kmeans++":
@@ -183,9 +183,8 @@ def _d2_strings(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Pro
 def _kmeans(candidates: Floats, m: int, rng: Random, tell: Progress) -> Choice:
     """Return the centres of mini-batch k-means, started from D² seeding, in the order of the seeds."""
     from sklearn.cluster import MiniBatchKMeans
-    from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):
+    with one_thread():
         seeds, report = _d2_seeding(candidates, m, rng, tell)
         centres = candidates[seeds]
         if len(seeds) < m or m == len(candidates):  # the distinct rows themselves: nothing to improve

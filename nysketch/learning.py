@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from nysketch.basis import require_seed
+from nysketch.blas import one_thread
 from nysketch.decode.choose import AUTO, Candidate, Judge, candidates, certified_costs
 from nysketch.decode.decoders import DECODERS, Step, Task
 from nysketch.decode.evidence import Evidence
@@ -80,7 +80,7 @@ class Learner:
         import sklearn.cluster  # noqa: F401 - the limit below reaches only libraries that are loaded
 
         # Thousands of small products: threads cost more than they bring, and much more on a busy machine.
-        with threadpool_limits(1):
+        with one_thread():
             found = candidates(self._evidence, task, self._decoder, self._judge, self._seed, self._steps(k))
         best = self._judge.best(found)
         facts = self._facts(k, found, best)

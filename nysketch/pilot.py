@@ -53,17 +53,30 @@ def fit_basis(
 
     `progress` is told of the reading of the pilot, `choosing` of the choice of landmarks.
     """
+    rows = read_pilot_for(source, options, seed=seed, nulls=nulls, threads=threads, progress=progress)
+    of_rows = rows_to_draw_from(source)
+    return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=choosing)
+
+
+def read_pilot_for(
+    source: Source,
+    options: BasisOptions,
+    *,
+    seed: int = 0,
+    nulls: str = "error",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> NDArray[Any]:
+    """Return as many rows, drawn uniformly from the source, as it takes to make a basis."""
     require_seed(seed)
     wanted = pilot_rows_for(options, row_width(source))
     # To find the number of landmarks, a pilot may well be smaller than the largest.
     at_least = 1 if options.m == AUTO else options.most
     if wanted < at_least:
         raise UsageError(f"a pilot of {wanted} rows cannot give {options.m} landmarks")
-    rows = read_pilot(
+    return read_pilot(
         source, wanted, at_least=at_least, seed=seed, nulls=nulls, threads=threads, progress=progress
     )
-    of_rows = rows_to_draw_from(source)
-    return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=choosing)
 
 
 def rows_to_draw_from(source: Source) -> int:

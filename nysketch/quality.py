@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from nysketch.basis import RANK_CUTOFF, Basis, FourierBasis, NystromBasis
+from nysketch.blas import one_thread
 from nysketch.kernels import Floats, Rows
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.samples import TEXT_ROWS, RowSample
@@ -176,8 +177,6 @@ def measure(
 
     Rows must be in no order that has to do with their content: if there are many, the first will do.
     """
-    from threadpoolctl import threadpool_limits
-
     if weights is not None:
         # Rows without weight do not count, here or in the table.
         of_rows = round(of_rows * float((weights > 0).mean())) if len(weights) else 0
@@ -189,7 +188,7 @@ def measure(
     scaled, weights = scaled[:most], None if weights is None else weights[:most]
     shares = shares_of(weights, len(scaled))
     # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.
-    with threadpool_limits(1):
+    with one_thread():
         if isinstance(basis, FourierBasis):
             return _measure_fourier(basis, scaled)
         assert isinstance(basis, NystromBasis)

@@ -25,6 +25,8 @@ _SLIP = 1e-14
 _AFRESH = 64
 # How many points `condense` tries to leave out before it takes a step that is cut short.
 _TRIED = 32
+# Steps to bring means to what they should be; what is less than this is rounding.
+_ADJUSTMENTS, _ROUNDING = 50, 1e-16
 # Added to the kernel matrix, relative to its mean diagonal: kernels are singular to the last digits.
 _RIDGE = 1e-10
 
@@ -188,19 +190,22 @@ class _Condenser:
 
 
 def adjusted(functions: Floats, means: Floats, weights: Floats) -> Floats:
-    """Return the weights, changed as little as it takes to give all functions these means, Σ w = 1 included.
+    """Return the weights, changed a little to give all functions these means, Σ w = 1 included.
 
-    What many recombinations have lost to rounding is given back. Weights that would become negative are left
-    as they were.
+    Weights change in proportion to what they are, as little as possible and never below 0; those that are 0
+    stay so. Where no such weights are found, the means are as near as it got.
     """
     constant = np.column_stack([np.ones(len(functions)), functions])
     wanted = np.concatenate([[1.0], means])
     lengths = np.sqrt((constant**2).mean(axis=0))
     lengths[lengths == 0] = 1.0
-    matrix = (constant / lengths).T
-    for _ in range(2):
-        change = np.linalg.lstsq(matrix, wanted / lengths - matrix @ weights, rcond=1e-13)[0]
-        if (weights + change < 0).any():
+    matrix, wanted = (constant / lengths).T, wanted / lengths
+    for _ in range(_ADJUSTMENTS):
+        off = wanted - matrix @ weights
+        if np.abs(off).max() <= _ROUNDING:
             break
-        weights = weights + change
+        roots = np.sqrt(weights)
+        change = roots * np.linalg.lstsq(matrix * roots, off, rcond=1e-13)[0]
+        # A step that goes below 0 is taken as far as half of the way there, for each weight on its own.
+        weights = np.maximum(weights + change, 0.5 * weights)
     return weights

@@ -35,6 +35,9 @@ ALGEBRA = [
     "groups",
     "hsic",
     "depending",
+    "recombination",
+    "testfunctions",
+    "coresets",
 ]
 
 
@@ -60,19 +63,21 @@ def test_loading_a_sketch_needs_no_compiler():
 # Each module may import those before it, and its own neighbours.
 ORDER = [
     ["errors"],
-    ["atomic", "compiled", "texts"],
+    ["atomic", "blas", "compiled", "texts"],
+    ["elimination"],
+    ["recombination"],
     ["exact", "kernels", "landmarks", "provenance"],
     ["basis", "samples", "cells", "runs", "groups", "accumulators", "tiles"],
     ["sketches", "models"],
-    ["quality", "coverage", "fitting", "twosample", "robust", "trimming", "hsic"],
+    ["quality", "coverage", "fitting", "twosample", "robust", "trimming", "hsic", "testfunctions"],
     ["decode"],
-    ["learning", "comparing", "depending"],
+    ["learning", "comparing", "depending", "coresets"],
     ["checks"],
-    ["fileformat", "sources", "describe", "export", "modelfiles", "passoptions"],
+    ["fileformat", "sources", "describe", "export", "modelfiles", "passoptions", "tables"],
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],
     ["jobs", "assigning", "refining", "estimators"],
-    ["modeljobs"],
+    ["modeljobs", "condensing", "coresetfiles"],
     ["ui"],
     ["cli"],
 ]

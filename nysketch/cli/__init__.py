@@ -35,6 +35,7 @@ COMMANDS = {
     "score": "Measure how well a model describes rows.",
     "compare": "Tell how far sketches are apart, whether it is chance, and what moved.",
     "independence": "Tell whether groups of columns depend on each other.",
+    "coreset": "Choose a few weighted rows that stand for all.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
 }
 

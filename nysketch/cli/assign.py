@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 @options.inputs
 @options.output
 @options.files
-@click.option(
-    "--keep",
-    type=click.UNPROCESSED,
-    callback=options.names,
-    metavar="NAMES",
-    help="Columns of any type to copy beside the labels: a,b,c.",
-)
+@options.keep("Columns of any type to copy beside the labels: a,b,c.")
 @click.option(
     "--responsibilities/--no-responsibilities",
     default=None,

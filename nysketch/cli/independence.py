@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from nysketch import ui
 from nysketch.cli import options
@@ -92,7 +91,11 @@ def command(
             quiet=quiet,
         )  # fmt: skip
     else:
-        _refuse_options_of_data(click.get_current_context())
+        options.refuse_others(
+            click.get_current_context(),
+            _OF_THE_TEST,
+            "is for data; these are sketches, since there is no --group",
+        )
         from nysketch.combine import merged
 
         try:
@@ -122,16 +125,6 @@ def command(
     if alarm and found.verdict is None:
         raise NysketchError("no test was possible: --alarm cannot tell whether groups depend on each other")
     return EXIT_INPUTS_SKIPPED if unreadable else 0
-
-
-def _refuse_options_of_data(ctx: click.Context) -> None:
-    """Complain about options that say how to sketch where there are sketches."""
-    asked = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
-    for parameter in ctx.command.params:
-        given = ctx.get_parameter_source(parameter.name or "") in asked
-        if given and parameter.name not in _OF_THE_TEST:
-            flag = "/".join(parameter.opts)
-            raise UsageError(f"{flag}: is for data; these are sketches, since there is no --group")
 
 
 def _sketched(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from nysketch import ui
 from nysketch.errors import InputError, UsageError
@@ -251,6 +252,22 @@ nulls = click.option(
     show_default=True,
     help="Rows with nulls, NaN or infinities: stop, or drop and count them.",
 )
+
+
+def keep(help: str) -> Callable[[Command], Command]:
+    """Add --keep, for columns that pass through."""
+    return click.option("--keep", type=click.UNPROCESSED, callback=names, metavar="NAMES", help=help)
+
+
+def refuse_others(ctx: click.Context, meant: set[str], why: str) -> None:
+    """Complain about parameters, given by the command line or a variable, that are not `meant` here."""
+    asked = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") in asked
+        if given and parameter.name not in meant:
+            raise UsageError(f"{'/'.join(parameter.opts)}: {why}")
+
+
 seed = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
 )

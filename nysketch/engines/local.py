@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from threadpoolctl import threadpool_limits
+from nysketch.blas import one_thread
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -48,7 +48,7 @@ def run(
 
     pending: dict[Future[Result], Task] = {}
     # One BLAS thread per worker: the workers are the parallelism.
-    with threadpool_limits(1), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
+    with one_thread(), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
         try:
             for task in tasks:
                 pending[pool.submit(work, task, check)] = task
@@ -97,7 +97,7 @@ def run_in_order(
         finally:
             shelf.end(row)
 
-    with threadpool_limits(1), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
+    with one_thread(), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
         try:
             for task in tasks:
                 row = _Row[Piece]()

@@ -1,0 +1,256 @@
+"""`nysketch coreset`: a few weighted rows that stand for all, from data or from sketches."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+from nysketch.cli.basis_options import basis_making, refuse_basis_making
+from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
+from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
+
+if TYPE_CHECKING:
+    from nysketch.basis import Basis
+    from nysketch.coresets import Coreset
+    from nysketch.fitting import BasisOptions
+    from nysketch.sketches import Sketch
+    from nysketch.sources import Source
+
+log = logging.getLogger("nysketch")
+
+# With sketches, these have their meaning still; all others say how data are to be read.
+_OF_SKETCHES = {
+    "inputs", "from_file", "output", "functions", "method", "weight_as", "row_as", "if_exists", "lock_wait",
+    "as_json", "quiet", "verbose", "log_format",
+}  # fmt: skip
+
+
+@click.command(
+    epilog="\b\nExample: nysketch coreset 'logs/*.parquet' -s 100 --keep id,time -o coreset.parquet"
+)
+@options.inputs
+@options.output
+@click.option(
+    "-s",
+    "--functions",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Test functions whose means stay exactly the same. There will be one row more, at most.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["mercer", "nystrom"]),
+    help="How test functions are chosen: by how rows differ, of which second moments or sampled rows tell, "
+    "or by how landmarks do. Default: mercer where rows are known.",
+)
+@options.table
+@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@options.keep("Columns of any type to copy beside the others: a,b,c. Columns of the kernel keep their type.")
+@options.nulls
+@click.option(
+    "--basis",
+    "basis_path",
+    type=click.Path(path_type=Path),
+    help="Basis or sketch file whose basis to use, and whose second moments or sampled rows. Required for "
+    "standard input (-).",
+)
+@basis_making
+@options.seed
+@click.option("--weight-as", default="weight", show_default=True, help="Name of the column of weights.")
+@click.option(
+    "--row-as",
+    default="row",
+    show_default=True,
+    help="Name of the column of row numbers, which count from 0 over all inputs (of landmarks: landmark).",
+)
+@options.threads
+@options.memory
+@options.if_exists_fail_or_overwrite
+@options.lock_wait
+@options.as_json
+@options.reporting
+def command(
+    inputs: list[str],
+    output: Path,
+    functions: int,
+    method: str | None,
+    table_options: dict[str, Any],
+    weights: str | None,
+    keep: tuple[str, ...] | None,
+    nulls: str,
+    basis_path: Path | None,
+    basis_options: BasisOptions,
+    seed: int,
+    weight_as: str,
+    row_as: str,
+    threads: int | None,
+    memory: int,
+    if_exists: str,
+    lock_wait: float,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Choose a few rows, with positive weights, that stand for all rows of INPUTs.
+
+    INPUTs are data, read in one pass in memory that does not grow with the rows; or sketches (*.nysk), which
+    are merged: then the rows are landmarks, and no data is needed. The weighted rows have the same means of
+    the test functions as all rows, and their distance to the data (MMD) is printed beside that of random
+    rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
+    """
+    from nysketch.coresetfiles import Naming, coreset_to_file
+
+    started = time.perf_counter()
+    if basis_path is not None:
+        refuse_basis_making(click.get_current_context())
+    of_sketches = [name.endswith(".nysk") for name in inputs]
+    if any(of_sketches) and not all(of_sketches):
+        raise UsageError(
+            "sketches (*.nysk) and data cannot be combined: give either, or merge sketches first"
+        )
+    naming, skipped = Naming(weight_as, row_as), list[str]()
+    saving: dict[str, Any] = {
+        "naming": naming,
+        "overwrite": if_exists == "overwrite",
+        "lock_wait": lock_wait,
+    }
+    if all(of_sketches):
+        options.refuse_others(
+            click.get_current_context(), _OF_SKETCHES, "is for data; these are sketches, with no other rows"
+        )
+        paths = options.sketch_files(inputs)
+        found = coreset_to_file(
+            lambda: _of_sketches(paths, functions, method), output, inputs=paths, **saving
+        )
+    else:
+        from nysketch.condensing import threads_within
+
+        known, source = _opened(
+            inputs, basis_path, basis_options, table_options | {"keep": keep or ()}, weights
+        )
+        say_left_out(source)
+        skipped = list(map(str, source.skipped))
+        naming.require_free({column.name for column in source.columns} | set(source.kept.names))
+        m = basis_options.most if known is None else _basis_of(known).m
+        workers = threads or threads_within(memory, source, functions, m)
+        how = {"method": method, "seed": seed, "wanted": basis_options}
+        found = coreset_to_file(
+            lambda: _of_data(source, functions, known, how, nulls=nulls, threads=workers, quiet=quiet),
+            output,
+            inputs=source.local_paths,
+            **saving,
+        )
+    _print(found, output, time.perf_counter() - started, skipped, as_json=as_json, quiet=quiet)
+    return EXIT_INPUTS_SKIPPED if skipped else 0
+
+
+def _of_sketches(paths: list[Path], functions: int, method: str | None) -> Coreset:
+    """Make a coreset of the landmarks of sketches."""
+    from nysketch.combine import merged
+    from nysketch.coresets import coreset_of_sketch
+
+    return coreset_of_sketch(merged(paths, "the coreset"), functions, method=method)
+
+
+def _basis_of(known: Basis | Sketch) -> Basis:
+    from nysketch.sketches import Sketch
+
+    return known.basis if isinstance(known, Sketch) else known
+
+
+def _opened(
+    inputs: list[str],
+    basis_path: Path | None,
+    wanted: BasisOptions,
+    table_options: dict[str, Any],
+    weights: str | None,
+) -> tuple[Basis | Sketch | None, Source]:
+    """Load the basis, if it is given, and open the data for it."""
+    from nysketch.fileformat import load
+    from nysketch.sources import open_source
+
+    if basis_path is None:
+        return None, open_for_basis(inputs, wanted, table_options, weights=weights)
+    known = load(basis_path)
+    columns = _basis_of(known).columns
+    return known, open_source(inputs, weights=weights, like=columns, **table_options)
+
+
+def _of_data(
+    source: Source,
+    functions: int,
+    known: Basis | Sketch | None,
+    how: dict[str, Any],
+    *,
+    nulls: str,
+    threads: int,
+    quiet: bool,
+) -> Coreset:
+    """Make a coreset of data."""
+    from nysketch.condensing import condense_source, prepare
+
+    with (
+        ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
+        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        ui.progress_bar("coreset", " rows", quiet=quiet) as progress,
+    ):
+        plan = prepare(
+            source,
+            functions,
+            known=known,
+            nulls=nulls,
+            threads=threads,
+            progress=pilot_progress,
+            choosing=choosing,
+            **how,
+        )
+        return condense_source(source, plan, nulls=nulls, threads=threads, progress=progress)
+
+
+def _print(
+    found: Coreset, output: Path, seconds: float, skipped: list[str], *, as_json: bool, quiet: bool
+) -> None:
+    say_skipped(skipped)
+    for note in found.notes:
+        log.warning("%s", note)
+    size = output.stat().st_size
+    if as_json:
+        facts = {
+            "bytes": size,
+            "output": str(output),
+            "seconds": round(seconds, 3),
+            "skipped_inputs": skipped,
+        }
+        ui.print_json(found.describe() | facts)
+        return
+    if quiet:
+        return
+    dropped = f" ({found.dropped_rows:,} were dropped)" if found.dropped_rows else ""
+    what = f"{len(found)} {'landmarks' if found.of_landmarks else 'rows'}"
+    ui.echo(f"{output}: {what} for {found.of_rows:,} rows{dropped}; {ui.size(size)} in {seconds:.1f} s")
+    distance = found.distance
+    error = "" if distance.standard_error is None else f" ± {distance.standard_error:.1g}"
+    gain = f", {distance.gain:.3g} times as far" if distance.mmd > 0 else ""
+    ui.print_fields(
+        [
+            ("MMD to the data", f"{distance.mmd:.3g}{error}"),
+            ("of random rows", f"{distance.random_mmd:.3g} on average, {len(found)} of them{gain}"),
+            ("worth", f"{found.worth:,.0f} random rows" if distance.mmd > 0 else "all rows"),
+            (
+                "test functions",
+                f"{len(found.functions)} ({found.functions.method}, from {found.learned_from}); "
+                f"means agree to {found.mismatch:.1g}",
+            ),
+            (
+                "weights",
+                f"{found.weights.min():.2g} to {found.weights.max():.2g}, as even as "
+                f"{found.effective_rows:.0f} equal ones",
+            ),
+        ]
+    )

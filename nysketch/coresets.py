@@ -1,0 +1,340 @@
+"""Coresets: a few rows with positive weights that stand for all. What they are, and how good.
+
+A coreset has the same means of s test functions (testfunctions.py) as all rows, exactly, with at most s + 1
+rows (recombination.py). Of a saved sketch, whose rows are gone, it is made of landmarks: here. Of data it is
+made of any rows, in one pass: condensing.py.
+
+Its distance to the data is the MMD, the largest difference of means over all functions in the unit ball of
+the kernel's space. In the span of the landmarks it is known exactly, from the kernel sums; what lies outside
+is measured on a sample of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.basis import Column, NystromBasis, require_landmarks
+from nysketch.blas import one_thread
+from nysketch.decode.quadrature import convex_weights
+from nysketch.errors import UsageError
+from nysketch.kernels import Floats, Rows
+from nysketch.quality import Quality, features_of, measure, shares_of
+from nysketch.recombination import adjusted, condense, recombine
+from nysketch.sketches import Sketch
+from nysketch.testfunctions import METHODS, TestFunctions, mercer_functions, nystrom_functions
+
+Indices = NDArray[np.int64]
+
+# More points are found first, that match more functions, and then condensed: of rows of ten columns, 64 that
+# match 63 functions and no more had an MMD of 0.0095, 64 of 128 one of 0.0052, and 64 of 256 one of 0.0048.
+_MORE = 4
+# But not more than these: the work grows with their third power.
+_MOST_CONDENSED = 1500
+
+# What landmarks count beside sampled rows, where second moments are those of a sample: in directions in which
+# the sample does not vary, they decide.
+_SHARE_OF_LANDMARKS = 0.01
+
+# Means that agree to this are the same: the promise, with room for rounding.
+_SAME = 1e-10
+
+# Up to so many landmarks the quality of a coreset is measured on sampled rows.
+_MEASURED_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The MMD between a coreset and the data, and what as many rows drawn at random have on average."""
+
+    mmd: float
+    standard_error: float | None  # None if no sample tells what is outside the span of the landmarks
+    random_mmd: float
+
+    @property
+    def gain(self) -> float:
+        """How many times farther away random rows are."""
+        return self.random_mmd / self.mmd if self.mmd > 0 else math.inf
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Coreset:
+    """Rows, in the data's units, and their weights: positive, with a sum of 1.
+
+    `numbers` are those of the rows in the source, from 0; or of landmarks, if these are the rows. `kept` is a
+    table of the columns that pass through, row by row.
+    """
+
+    basis: NystromBasis
+    points: Rows
+    weights: Floats
+    numbers: Indices
+    of_landmarks: bool
+    of_rows: int
+    dropped_rows: int
+    functions: TestFunctions
+    learned_from: str  # what the functions were learned from, in words
+    wanted: int  # test functions asked for
+    mismatch: float  # largest difference between means of test functions
+    distance: Distance
+    notes: tuple[str, ...] = ()
+    kept: Any = None
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __repr__(self) -> str:
+        return f"<Coreset: {len(self)} of {self.of_rows:,} rows, MMD {self.distance.mmd:.3g}>"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the points are rows of."""
+        return self.basis.columns
+
+    @property
+    def effective_rows(self) -> float:
+        """1 / Σ w²: as many rows of equal weight vary as much."""
+        return 1.0 / float((self.weights**2).sum())
+
+    @property
+    def worth(self) -> float:
+        """How many rows drawn at random would be as near to the data, on average."""
+        return len(self) * self.distance.gain**2
+
+    def describe(self) -> dict[str, Any]:
+        """Return all but the rows, ready for JSON."""
+        worth = self.worth
+        return {
+            "basis_digest": self.basis.digest,
+            "dropped_rows": self.dropped_rows,
+            "effective_rows": self.effective_rows,
+            "functions": len(self.functions),
+            "functions_from": self.learned_from,
+            "functions_wanted": self.wanted,
+            "kind": "coreset",
+            "method": self.functions.method,
+            "mismatch": self.mismatch,
+            "mmd": self.distance.mmd,
+            "mmd_standard_error": self.distance.standard_error,
+            "notes": list(self.notes),
+            "of_landmarks": self.of_landmarks,
+            "of_rows": self.of_rows,
+            "random_mmd": self.distance.random_mmd,
+            "rows": len(self),
+            "worth_random_rows": worth if math.isfinite(worth) else None,
+        }
+
+
+def require_size(s: int) -> None:
+    """Raise a UsageError unless there can be so many test functions."""
+    if s < 1:
+        raise UsageError(f"the number of test functions must be at least 1, not {s}")
+
+
+# ---- test functions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What test functions can be learned from: the mean of k(Z, x) k(x, Z), or else sampled rows, scaled."""
+
+    second_moments: Floats | None = None
+    of_rows: int = 0
+    sampled: Rows | None = None
+    weights: Floats | None = None
+
+    @classmethod
+    def of_sketch(cls, sketch: Sketch) -> Evidence:
+        """Return what a sketch knows of how its rows vary."""
+        sample = sketch.tally.sample
+        rows = sample.scaled(sketch.basis.middle) if len(sample) else None
+        return cls(None, sketch.rows, rows, sample.weights)
+
+
+def choose_functions(
+    basis: NystromBasis, count: int, method: str | None, evidence: Evidence
+) -> tuple[TestFunctions, str]:
+    """Return up to `count` test functions, and what they were learned from; without a method, the best."""
+    if method not in (None, *METHODS):
+        raise UsageError(f"the method must be one of {', '.join(METHODS)}, not {method!r}")
+    if method == "nystrom":
+        return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
+    if evidence.second_moments is not None:
+        functions = mercer_functions(basis.nystrom, evidence.second_moments, count)
+        return functions, f"second moments of {evidence.of_rows:,} rows"
+    sampled = evidence.sampled
+    if sampled is None or not len(sampled):
+        if method is None:
+            return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
+        raise UsageError(
+            "--method mercer needs second moments or sampled rows, and there are none: sketch with "
+            "--second-moments or --sample-rows, or use --method nystrom"
+        )
+    values = basis.evaluate(sampled)
+    shares = shares_of(evidence.weights, len(sampled))
+    moments = (values * shares[:, None]).T @ values / len(sampled)
+    gram = basis.gram()
+    moments += _SHARE_OF_LANDMARKS * (gram @ gram) / basis.m
+    return mercer_functions(basis.nystrom, moments, count), f"{len(sampled):,} sampled rows"
+
+
+def points_to_condense(s: int) -> int:
+    """Return how many points, at most, the s + 1 of a coreset shall be chosen from."""
+    return max(s + 1, min(_MORE * (s + 1), _MOST_CONDENSED))
+
+
+# ---- from many points to few -----------------------------------------------------------------------
+
+
+def reduced(
+    kernel: Floats, target: Floats, functions: Floats, weights: Floats, means: Floats
+) -> tuple[Indices, Floats]:
+    """Return points to keep, as many as functions and one more, and weights that have these means."""
+    kept, weights = condense(kernel, target, functions, weights)
+    weights = adjusted(functions[kept], means, weights)
+    return kept[weights > 0], weights[weights > 0]
+
+
+def mismatch(functions: Floats, means: Floats, weights: Floats) -> float:
+    """Return the largest difference between means of points and what they should be."""
+    return float(np.abs(weights @ functions - means).max(initial=0.0))
+
+
+def said_of_size(basis: NystromBasis, s: int, found: int) -> list[str]:
+    """Say so if there are fewer test functions than asked for."""
+    if found >= s:
+        return []
+    return [
+        f"there are {found} test functions, not {s}: to the kernel the {basis.m:,} landmarks span no more. "
+        "More landmarks (-m) or a smaller --bandwidth have more, if it is worth it"
+    ]
+
+
+def coreset_of_sketch(sketch: Sketch, s: int, *, method: str | None = None) -> Coreset:
+    """Return landmarks with weights that stand for the rows of a sketch.
+
+    All landmarks are first given convex weights that reproduce the kernel sums. These are recombined to a
+    few, of which more are left out one by one, such that the MMD to the data grows least; all the while, the
+    means of the test functions are those of the data.
+    """
+    require_size(s)
+    # With one thread: on a busy machine, threads that wait for each other take many times as long.
+    with one_thread():
+        return _coreset_of_sketch(sketch, s, method)
+
+
+def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
+    basis = require_landmarks(sketch.basis, "a coreset")
+    mean_kernel = sketch.mean_kernel()
+    carried, learned_from = choose_functions(
+        basis, points_to_condense(s) - 1, method, Evidence.of_sketch(sketch)
+    )
+    functions = carried.first(s)
+    gram = basis.gram()
+    values, means = functions.of(gram), functions.of(mean_kernel)
+    weights, notes = _weights_of_landmarks(sketch, basis, mean_kernel, values, means)
+    some, weights = recombine(carried.of(gram), weights)
+    kept, weights = reduced(gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, means)
+    kept = some[kept]
+    points = basis.landmarks[kept]
+    sample = sketch.tally.sample
+    distance = distance_to(
+        basis, basis.transform(points), weights, mean_kernel, sample.scaled(basis.middle), sample.weights,
+        of_rows=sketch.rows,
+    )  # fmt: skip
+    return Coreset(
+        basis=basis,
+        points=points,
+        weights=weights,
+        numbers=kept,
+        of_landmarks=True,
+        of_rows=sketch.rows,
+        dropped_rows=sketch.dropped_rows,
+        functions=functions,
+        learned_from=learned_from,
+        wanted=s,
+        mismatch=mismatch(values[kept], means, weights),
+        distance=distance,
+        notes=(*said_of_size(basis, s, len(functions)), *notes),
+    )
+
+
+def _weights_of_landmarks(
+    sketch: Sketch, basis: NystromBasis, mean_kernel: Floats, functions: Floats, means: Floats
+) -> tuple[Floats, list[str]]:
+    """Return convex weights of all landmarks that have the means of the data, if there are any."""
+    from scipy.optimize import nnls
+
+    prior = np.full(basis.m, 1 / basis.m)
+    if sketch.cells is not None:
+        shares = sketch.cells.rows if sketch.cells.weights is None else sketch.cells.weights.high
+        prior = np.maximum(shares, 0.0) / max(float(np.maximum(shares, 0.0).sum()), 1e-300)
+    near = convex_weights(basis, basis.scaled_landmarks, mean_kernel, sketch.rows, prior)
+    exact = adjusted(functions, means, near)
+    if mismatch(functions, means, exact) <= _SAME:
+        return exact, []
+    # Near 0 the least change goes below it. This one finds positive weights if there are any.
+    matrix = np.column_stack([np.ones(basis.m), functions]).T
+    found, _ = nnls(matrix, np.concatenate([[1.0], means]))
+    found = found / found.sum() if found.sum() > 0 else near
+    found = adjusted(functions, means, found)
+    if mismatch(functions, means, found) <= _SAME:
+        return found, []
+    off = mismatch(functions, means, near)
+    return near, [
+        f"no positive weights of the landmarks have the means of all {functions.shape[1]} test functions "
+        f"(they are off by {off:.2g}): fewer functions (-s), or more landmarks, help"
+    ]
+
+
+# ---- how good it is --------------------------------------------------------------------------------
+
+
+def distance_to(
+    basis: NystromBasis,
+    points: Rows,
+    weights: Floats,
+    mean_kernel: Floats,
+    sampled: Rows | None,
+    sample_weights: Floats | None = None,
+    *,
+    of_rows: int,
+) -> Distance:
+    """Return the MMD between weighted points, scaled, and rows with this mean of k(Z, x).
+
+    With P the projection on the span of the landmarks, MMD² = |P(ν − μ)|² + |(1 − P)(ν − μ)|². The first is
+    known. Of the second, |(1 − P) ν|² is as well; the rest are means over rows, or pairs of them, of
+    h = k − k_Z, which sampled rows estimate.
+    """
+    features = features_of(basis, points)
+    squared = float(((weights @ features - basis.to_features(mean_kernel)) ** 2).sum())
+    outside = basis.kernel(points, points) - features @ features.T
+    own = max(float(weights @ outside @ weights), 0.0)
+    quality = None
+    if sampled is not None and len(sampled):
+        quality = measure(basis, sampled, sample_weights, of_rows=of_rows, effective_dimension=False)
+    if not isinstance(quality, Quality):
+        length = float(basis.kernel.diagonal(basis.scaled_landmarks).mean())
+        spread = length - float((basis.to_features(mean_kernel) ** 2).sum())
+        return Distance(math.sqrt(squared + own), None, math.sqrt(max(spread, 0.0) / len(weights)))
+    assert sampled is not None
+    rows = sampled[:_MEASURED_ROWS]
+    shares = shares_of(None if sample_weights is None else sample_weights[:_MEASURED_ROWS], len(rows))
+    means = weights @ (basis.kernel(points, rows) - features @ features_of(basis, rows).T)
+    cross = float((shares * means).mean())
+    beyond = own - 2 * cross + quality.projection_error**2
+    left = 1 - len(rows) / max(of_rows, len(rows))
+    variance = 4 * float((shares**2 * (means - cross) ** 2).mean()) / len(rows) * left
+    error = quality.projection_error + quality.projection_error_se
+    variance += (error**2 - quality.projection_error**2) ** 2
+    mmd = math.sqrt(squared + max(beyond, 0.0))
+    spread = quality.sampling_error**2 * quality.of_rows
+    return Distance(
+        mmd,
+        math.sqrt(mmd**2 + math.sqrt(variance)) - mmd,
+        math.sqrt(spread / len(weights)),
+    )
