@@ -43,6 +43,7 @@ from nysketch.errors import InputError, UsageError
 from nysketch.fileformat import load
 from nysketch.fitting import BasisOptions, fit_rows
 from nysketch.kernels import Floats, Rows
+from nysketch.models import MixtureModel
 from nysketch.passes import Progress, as_basis
 from nysketch.pilot import read_pilot, read_pilot_for, rows_to_draw_from
 from nysketch.reading import ChunkReader, batch_rows_for, chunk_rows_for
@@ -77,6 +78,7 @@ def coreset(
     *,
     basis: Basis | Sketch | str | os.PathLike[str] | None = None,
     method: str | None = None,
+    measure: MixtureModel | Floats | None = None,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     weights: str | None = None,
@@ -94,8 +96,9 @@ def coreset(
 
     `data` is anything that `nysketch.sketch` takes, or a Sketch, of which landmarks are taken. Without
     `basis` one is made from a pilot; a Sketch as `basis` also lends its second moments or sampled rows to
-    learn test functions from. `method` is "mercer" or "nystrom" (testfunctions.py). Further options are those
-    of `nysketch.fitting.BasisOptions`.
+    learn test functions from. `method` is "mercer" or "nystrom" (testfunctions.py). If the distribution of
+    the rows is known, `measure` says so, for "mercer": a MixtureModel, or the matrix of E k(z, x) k(x, z') at
+    the landmarks of `basis`. Further options are those of `nysketch.fitting.BasisOptions`.
     """
     if isinstance(data, Sketch):
         return coreset_of_sketch(data, s, method=method)
@@ -117,8 +120,9 @@ def coreset(
         keep=keep,
     )
     plan = prepare(
-        source, s, known=known, wanted=wanted, method=method, seed=seed, nulls=nulls, threads=threads
-    )
+        source, s, known=known, wanted=wanted, method=method, measure=measure, seed=seed, nulls=nulls,
+        threads=threads,
+    )  # fmt: skip
     return condense_source(source, plan, nulls=nulls, threads=threads, progress=progress)
 
 
@@ -147,6 +151,7 @@ def prepare(
     known: Basis | Sketch | None = None,
     wanted: BasisOptions | None = None,
     method: str | None = None,
+    measure: MixtureModel | Floats | None = None,
     seed: int = 0,
     nulls: str = "error",
     threads: int | None = None,
@@ -168,10 +173,12 @@ def prepare(
         evidence = Evidence(sampled=basis.transform(pilot))
     elif isinstance(known, Sketch):
         evidence = Evidence.of_sketch(known)
-    elif method != "nystrom" and source.rereadable:
+    elif measure is None and method != "nystrom" and source.rereadable:
         pilot = read_pilot(source, _PILOT_ROWS, **reading)
         evidence = Evidence(sampled=basis.transform(pilot))
     landmarks = require_landmarks(basis, "a coreset")
+    if measure is not None:
+        evidence = Evidence.of_measure(measure, landmarks)
     with one_thread():
         functions, learned_from = choose_functions(landmarks, _CARRIED * (s + 1) - 1, method, evidence)
     return Prepared(landmarks, functions, learned_from, s)

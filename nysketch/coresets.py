@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 
 from nysketch.basis import Column, NystromBasis, require_landmarks
 from nysketch.blas import one_thread
+from nysketch.decode.atoms import second_moments
+from nysketch.decode.mixtures import Mixture
 from nysketch.decode.quadrature import convex_weights
 from nysketch.errors import UsageError
 from nysketch.kernels import Floats, Rows
+from nysketch.models import MixtureModel
 from nysketch.quality import Quality, features_of, measure, shares_of
 from nysketch.recombination import adjusted, condense, recombine
 from nysketch.sketches import Sketch
@@ -140,7 +143,10 @@ def require_size(s: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What test functions can be learned from: the mean of k(Z, x) k(x, Z), or else sampled rows, scaled."""
+    """What test functions can be learned from: the mean of k(Z, x) k(x, Z), or else sampled rows, scaled.
+
+    The mean is that over `of_rows` rows; or, if there are none, under a distribution that is known.
+    """
 
     second_moments: Floats | None = None
     of_rows: int = 0
@@ -154,6 +160,24 @@ class Evidence:
         rows = sample.scaled(sketch.basis.middle) if len(sample) else None
         return cls(None, sketch.rows, rows, sample.weights)
 
+    @classmethod
+    def of_measure(cls, measure: MixtureModel | Floats, basis: NystromBasis) -> Evidence:
+        """Return what is known if rows come from a mixture; or if E k(Z, x) k(x, Z) is this matrix."""
+        if not isinstance(measure, MixtureModel):
+            moments = np.asarray(measure, np.float64)
+            if moments.shape != (basis.m, basis.m) or not np.isfinite(moments).all():
+                raise UsageError(
+                    f"a measure is a mixture, or its second moments at the {basis.m} landmarks: a matrix of "
+                    f"{basis.m} × {basis.m} numbers"
+                )
+            return cls(moments)
+        if measure.columns != basis.columns:
+            names = ", ".join(map(str, basis.columns))
+            raise UsageError(f"the measure must have the columns of the basis: {names}")
+        scales = basis.scale[:, None] * basis.scale if measure.covariance_type == "full" else basis.scale**2
+        means = basis.transform(measure.means)
+        return cls(second_moments(basis, Mixture(measure.weights, means, measure.covariances / scales)))
+
 
 def choose_functions(
     basis: NystromBasis, count: int, method: str | None, evidence: Evidence
@@ -165,7 +189,8 @@ def choose_functions(
         return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
     if evidence.second_moments is not None:
         functions = mercer_functions(basis.nystrom, evidence.second_moments, count)
-        return functions, f"second moments of {evidence.of_rows:,} rows"
+        known = f"{evidence.of_rows:,} rows" if evidence.of_rows else "a known distribution"
+        return functions, f"second moments of {known}"
     sampled = evidence.sampled
     if sampled is None or not len(sampled):
         if method is None:

@@ -236,3 +236,28 @@ def mean_log_likelihood(rows, weights, means, covariances, row_weights=None):
         logs.append((math.log(weight) if weight > 0 else -math.inf) - (squared + constant) / 2)
     each = np.logaddexp.reduce(logs, axis=0)
     return float(row_weights @ each / row_weights.sum())
+
+
+def caratheodory(functions, weights):
+    """Leave out one point after the other along a null vector of the means, until that is impossible."""
+    points, weights = list(range(len(weights))), weights.astype(float).copy()
+    while True:
+        matrix = np.vstack([np.ones(len(points)), functions[points].T])
+        _, singular, rows = np.linalg.svd(matrix)
+        rank = int((singular > 1e-10 * singular[0]).sum())
+        if rank == len(points):
+            return np.array(points), weights
+        direction = rows[-1] if rows[-1].max() > 0 else -rows[-1]
+        falling = direction > 1e-12
+        ratios = np.where(falling, weights / np.where(falling, direction, 1), np.inf)
+        out = int(ratios.argmin())
+        weights = np.maximum(weights - ratios[out] * direction, 0)
+        points.pop(out)
+        weights = np.delete(weights, out)
+
+
+def mmd(kernel, X, w, Y):
+    """The distance of weighted rows X from the rows Y, all pairs of them."""
+    u = np.full(len(Y), 1 / len(Y))
+    squared = w @ kernel(X, X) @ w - 2 * w @ kernel(X, Y) @ u + u @ kernel(Y, Y) @ u
+    return math.sqrt(max(squared, 0.0))

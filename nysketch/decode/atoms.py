@@ -18,7 +18,7 @@ import numpy as np
 from nysketch.basis import Basis, FourierBasis, NystromBasis
 from nysketch.decode.mixtures import Floats, Mixture, shaped
 from nysketch.errors import UsageError
-from nysketch.kernels import Gaussian, GaussianSum, Kernel, Product
+from nysketch.kernels import Kernel, gaussian_bandwidths
 
 # Besides those of mixtures.COVARIANCES: atoms without spread.
 POINT = "point"
@@ -163,28 +163,15 @@ class _Fourier:
 
 def has_spread(basis: Basis) -> bool:
     """Tell whether means under Gaussian distributions are known in closed form at this basis."""
-    return isinstance(basis, FourierBasis) or _bandwidths(basis.kernel, basis.d) is not None
-
-
-def _bandwidths(kernel: Kernel, d: int) -> list[Floats] | None:
-    """Return the bandwidth of each feature, for each of the Gaussians that a kernel is the mean of."""
-    if isinstance(kernel, Gaussian):
-        return [np.full(d, kernel.bandwidth)]
-    if isinstance(kernel, GaussianSum):
-        return [np.full(d, width) for width in kernel.bandwidths]
-    if isinstance(kernel, Product):
-        parts = [_bandwidths(group.kernel, group.stop - group.start) for group in kernel.groups]
-        if all(part is not None and len(part) == 1 for part in parts):
-            return [np.concatenate([part[0] for part in parts if part is not None])]
-    return None
+    return isinstance(basis, FourierBasis) or bool(gaussian_bandwidths(basis.kernel, basis.d))
 
 
 def _mean_values(basis: Basis, covariance: str) -> MeanValues:
     if isinstance(basis, FourierBasis):
         return _Fourier(basis.frequencies)
     assert isinstance(basis, NystromBasis)
-    bandwidths = _bandwidths(basis.kernel, basis.d)
-    if bandwidths is not None:
+    bandwidths = gaussian_bandwidths(basis.kernel, basis.d)
+    if bandwidths:
         gaussians = [_Gaussian(basis.scaled_landmarks, widths**2) for widths in bandwidths]
         return gaussians[0] if len(gaussians) == 1 else _Mean(gaussians)
     if covariance == POINT:
@@ -193,6 +180,29 @@ def _mean_values(basis: Basis, covariance: str) -> MeanValues:
         f"mixtures cannot be fitted to sums of this kernel ({basis.kernel}): only Gaussian kernels know the "
         "mean of a Gaussian. Use --decoder cells, or sketch with --kernel gaussian"
     )
+
+
+def second_moments(basis: NystromBasis, mixture: Mixture) -> Floats:
+    """Return E k(z, x) k(x, z') for all pairs of landmarks, x from a mixture in the units of the kernel.
+
+    The product of two Gaussians of x, with squared bandwidths S and S', is a third, with S S'/(S + S'), about
+    a point between the landmarks, times exp(−½ (z − z')² / (S + S')).
+    """
+    bandwidths = gaussian_bandwidths(basis.kernel, basis.d)
+    if not bandwidths:
+        raise UsageError(
+            f"the second moments of this kernel ({basis.kernel}) are not known: only those of Gaussian "
+            "kernels are, under mixtures of Gaussians. Give them as a matrix"
+        )
+    Z, weights = basis.scaled_landmarks, mixture.normalised().weights
+    moments = np.zeros((basis.m, basis.m))
+    for S, other in ((a**2, b**2) for a in bandwidths for b in bandwidths):
+        total = S + other
+        for i, z in enumerate(Z):
+            between = (z * other + Z * S) / total
+            means = _Gaussian(between, S * other / total).values(mixture.means, mixture.covariances)
+            moments[i] += np.exp(-0.5 * ((Z - z) ** 2 / total).sum(axis=1)) * (weights @ means)
+    return moments / len(bandwidths) ** 2
 
 
 class AtomFamily:

@@ -14,7 +14,7 @@ and is tested against this package.
 from nysketch.kernels.base import Floats, Kernel, Rows
 from nysketch.kernels.dot import Cosine, Linear, Polynomial
 from nysketch.kernels.fitting import KERNELS, TEXT_KERNELS, KernelOptions, kernel_from_description
-from nysketch.kernels.product import Group, Product
+from nysketch.kernels.product import Group, Product, gaussian_bandwidths
 from nysketch.kernels.radial import Gaussian, GaussianSum, LaplacianL1, LaplacianL2, Matern32, Matern52
 from nysketch.kernels.strings import Spectrum, Subsequence
 
@@ -38,5 +38,6 @@ __all__ = [
     "Rows",
     "Spectrum",
     "Subsequence",
+    "gaussian_bandwidths",
     "kernel_from_description",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 
 from nysketch.errors import UsageError
 from nysketch.kernels.base import Floats, Kernel, Rows
+from nysketch.kernels.radial import Gaussian, GaussianSum
 
 
 @dataclass(frozen=True)
@@ -99,3 +100,19 @@ class Product:
 
     def __str__(self) -> str:
         return "product of " + "; ".join(f"{group.name}: {group.kernel}" for group in self.groups)
+
+
+def gaussian_bandwidths(kernel: Kernel, d: int) -> list[Floats]:
+    """Return the bandwidth of each of d features, for each of the Gaussians that a kernel is the mean of.
+
+    There are none if it is no such kernel.
+    """
+    if isinstance(kernel, Gaussian):
+        return [np.full(d, kernel.bandwidth)]
+    if isinstance(kernel, GaussianSum):
+        return [np.full(d, width) for width in kernel.bandwidths]
+    if isinstance(kernel, Product):
+        parts = [gaussian_bandwidths(group.kernel, group.stop - group.start) for group in kernel.groups]
+        if all(len(part) == 1 for part in parts):
+            return [np.concatenate([part[0] for part in parts])]
+    return []

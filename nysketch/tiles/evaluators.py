@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Basis, NystromBasis
-from nysketch.kernels import Gaussian, GaussianSum, Product
+from nysketch.kernels import gaussian_bandwidths
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.general import GeneralTiles
 from nysketch.tiles.reference import Reference
@@ -46,29 +46,9 @@ def evaluators_of(basis: Basis, precision: str) -> list[Evaluator]:
     """Return the fastest evaluators whose mean is what the basis wants."""
     if precision == "float64" or basis.text:
         return [Reference(basis)]
-    widths = gaussian_bandwidths(basis)
-    if widths:
-        assert isinstance(basis, NystromBasis)
+    if isinstance(basis, NystromBasis) and (widths := gaussian_bandwidths(basis.kernel, basis.d)):
         return [GaussianTiles(basis, width) for width in widths]
     return [GeneralTiles(basis)]
-
-
-def gaussian_bandwidths(basis: Basis) -> list[Floats]:
-    """Return the bandwidths, one for each feature, of the Gaussian kernels whose mean the kernel is.
-
-    There are none if it is no such kernel.
-    """
-    if not isinstance(basis, NystromBasis):
-        return []
-    kernel = basis.kernel
-    if isinstance(kernel, Gaussian):
-        return [np.full(basis.d, kernel.bandwidth)]
-    if isinstance(kernel, GaussianSum):
-        return [np.full(basis.d, width) for width in kernel.bandwidths]
-    if isinstance(kernel, Product) and all(isinstance(g.kernel, Gaussian) for g in kernel.groups):
-        widths = [np.full(g.stop - g.start, g.kernel.bandwidth) for g in kernel.groups]  # type: ignore[attr-defined]
-        return [np.concatenate(widths)]
-    return []
 
 
 def in_order(evaluators: list[Evaluator], values: list[Floats]) -> Floats:

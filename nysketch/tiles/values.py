@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nysketch.basis import Basis, NystromBasis
 from nysketch.compiled import FAST, compiled
-from nysketch.tiles.evaluators import gaussian_bandwidths
+from nysketch.kernels import gaussian_bandwidths
 from nysketch.tiles.exponential import LOWEST_DOUBLE, exp2_double
 
 Floats = NDArray[np.float64]
@@ -90,8 +90,10 @@ class RowValues:
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
         self._step = int(np.clip(_TILE_VALUES // basis.m, 16, 4096))
-        widths = gaussian_bandwidths(basis)
-        self._gaussians = [_Gaussian(basis, width) for width in widths]  # type: ignore[arg-type]
+        self._gaussians: list[_Gaussian] = []
+        if isinstance(basis, NystromBasis):
+            widths = gaussian_bandwidths(basis.kernel, basis.d)
+            self._gaussians = [_Gaussian(basis, width) for width in widths]
 
     def of(self, rows: NDArray[Any]) -> Floats:
         """Return rows × functions."""
