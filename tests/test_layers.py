@@ -33,6 +33,7 @@ ALGEBRA = [
     "trimming",
     "comparing",
     "groups",
+    "secondmoments",
     "hsic",
     "depending",
 ]
@@ -62,7 +63,7 @@ ORDER = [
     ["errors"],
     ["atomic", "compiled", "texts"],
     ["exact", "kernels", "landmarks", "provenance"],
-    ["basis", "samples", "cells", "runs", "groups", "accumulators", "tiles"],
+    ["basis", "samples", "cells", "runs", "groups", "secondmoments", "accumulators", "tiles"],
     ["sketches", "models"],
     ["quality", "coverage", "fitting", "twosample", "robust", "trimming", "hsic"],
     ["decode"],
