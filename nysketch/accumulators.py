@@ -18,6 +18,7 @@ from nysketch.exact import Arrays, ExactSum
 from nysketch.groups import GroupSums, grouped
 from nysketch.runs import Runs
 from nysketch.samples import LARGEST_KEY, RowSample
+from nysketch.secondmoments import SecondMoments
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +42,14 @@ def grid_exponent(precision: str, *, weighted: bool) -> int:
 def grid_exponent_of_runs(precision: str, *, weighted: bool) -> int:
     """Return the grid for the sums of runs."""
     return GRID_RUNS if precision == "float32" and not weighted else GRID_FINE
+
+
+def grid_exponent_of_moments(*, weighted: bool, bounded: bool) -> int:
+    """Return the grid for sums of products of two values, which are float64 whatever the precision."""
+    # Far from all but a few landmarks, products are small, and small eigenvalues of their sums matter: hence
+    # the fine grid. Kernels without a bound have no such values, but a row a thousand times as far out as
+    # others has products 1e12 times as large, for a cubic kernel 1e18 times: what the coarser one just holds.
+    return GRID_FINE if weighted or bounded else GRID_FLOAT32
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +144,7 @@ class Tally:
     """All statistics of some rows, and how many rows were left out for nulls or NaN.
 
     `cells` is None where they were not wanted, or the basis has no landmarks in space; `runs` is None where
-    they were not wanted; `groups` also where the basis has none.
+    they were not wanted, as is `moments`; `groups` also where the basis has none.
     """
 
     blocks: BlockSums
@@ -145,6 +154,7 @@ class Tally:
     cells: Cells | None = None
     runs: Runs | None = None
     groups: GroupSums | None = None
+    moments: SecondMoments | None = None
 
     @classmethod
     def zeros(
@@ -158,6 +168,7 @@ class Tally:
         runs: int = 0,
         groups: bool = False,
         pairs: bool = False,
+        moments: bool = False,
     ) -> Tally:
         """Return the tally of no rows; without cells if `far_rows` is None, without runs if they are 0."""
         landmarks = None if far_rows is None else numeric_landmarks(basis)
@@ -171,16 +182,20 @@ class Tally:
             else Cells.zeros(landmarks, far_rows=far_rows, weighted=weighted),
             runs=Runs.none(runs, basis.m, weighted=weighted) if runs else None,
             groups=None if parted is None else GroupSums.zeros(parted, pairs=pairs),
+            moments=SecondMoments.zeros(basis.m) if moments else None,
         )
 
     def __add__(self, other: Tally) -> Tally:
-        cells, runs, groups = None, None, None  # those of some of the rows would be of no use
+        # Those of some of the rows would be of no use.
+        cells, runs, groups, moments = None, None, None, None
         if self.cells is not None and other.cells is not None:
             cells = self.cells + other.cells
         if self.runs is not None and other.runs is not None:
             runs = self.runs + other.runs
         if self.groups is not None and other.groups is not None:
             groups = self.groups + other.groups
+        if self.moments is not None and other.moments is not None:
+            moments = self.moments + other.moments
         return Tally(
             self.blocks + other.blocks,
             self.ranges + other.ranges,
@@ -189,6 +204,7 @@ class Tally:
             cells,
             runs,
             groups,
+            moments,
         )
 
     def __sub__(self, other: Tally) -> Tally:
@@ -197,15 +213,24 @@ class Tally:
         ranges = (
             ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
         )
-        cells, runs, groups = None, None, None
+        cells, runs, groups, moments = None, None, None, None
         if self.cells is not None and other.cells is not None:
             cells = self.cells - other.cells
         if self.runs is not None and other.runs is not None:
             runs = self.runs - other.runs
         if self.groups is not None and other.groups is not None:
             groups = self.groups - other.groups
+        if self.moments is not None and other.moments is not None:
+            moments = self.moments - other.moments
         return Tally(
-            blocks, ranges, self.sample - other.sample, self.dropped - other.dropped, cells, runs, groups
+            blocks,
+            ranges,
+            self.sample - other.sample,
+            self.dropped - other.dropped,
+            cells,
+            runs,
+            groups,
+            moments,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -215,6 +240,7 @@ class Tally:
             "dropped_rows": self.dropped,
             "exact_ranges": self.ranges.exact,
             "groups": None if self.groups is None else self.groups.describe(),
+            "moments": self.moments is not None,
             "runs": None if self.runs is None else self.runs.describe(),
             "sample": self.sample.describe(),
         }
@@ -224,6 +250,7 @@ class Tally:
         cells = {} if self.cells is None else self.cells.arrays()
         runs = {} if self.runs is None else self.runs.arrays()
         groups = {} if self.groups is None else self.groups.arrays()
+        moments = {} if self.moments is None else self.moments.arrays()
         return {
             **self.blocks.arrays(),
             **self.ranges.arrays(),
@@ -231,6 +258,7 @@ class Tally:
             **cells,
             **runs,
             **groups,
+            **moments,
         }
 
     @classmethod
@@ -267,4 +295,9 @@ class Tally:
             if parted is None:
                 raise ValueError("its basis is one without groups")
             groups = GroupSums.from_parts(about, arrays, parted)
-        return cls(blocks, ranges, sample, description["dropped_rows"], cells, runs, groups)
+        # Files of format versions 1 to 5 have no second moments.
+        there = description.get("moments", False)
+        if not isinstance(there, bool):
+            raise ValueError("it does not say whether it has second moments")
+        moments = SecondMoments.from_parts(arrays, basis.m) if there else None
+        return cls(blocks, ranges, sample, description["dropped_rows"], cells, runs, groups, moments)

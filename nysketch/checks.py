@@ -19,6 +19,7 @@ from nysketch.exact import ExactSum
 from nysketch.groups import MOST_SHUFFLES, GroupSums, grouped
 from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
 from nysketch.runs import COARSEST, FINEST, INPUT_BITS, MOST_RUNS, ROW_BITS, Runs
+from nysketch.secondmoments import SecondMoments
 from nysketch.sketches import Sketch
 
 
@@ -116,6 +117,8 @@ def check_sums(sketch: Sketch) -> None:
         _check_runs(sketch, sketch.runs)
     if sketch.groups is not None:
         _check_groups(sketch, sketch.groups)
+    if sketch.second_moments is not None:
+        _check_second_moments(sketch, sketch.second_moments)
 
 
 # What rounding may do to sums of squares, relative to them and to the square of the spread: a million
@@ -219,6 +222,28 @@ def _check_groups(sketch: Sketch, groups: GroupSums) -> None:
             raise ValueError("the sums of its groups are impossible for its rows")
 
 
+def _check_second_moments(sketch: Sketch, moments: SecondMoments) -> None:
+    """Raise ValueError unless these can be products of values, summed over the rows of this sketch."""
+    _check_exact("moments.sums", moments.sums)
+    # What a subtraction leaves was rounded when there were more rows.
+    if not sketch.tally.ranges.exact or not sketch.rows:
+        return
+    diagonal, weight = moments.diagonal, sketch.total_weight
+    low, high = sketch.basis.range
+    with np.errstate(over="ignore", invalid="ignore"):  # of kernels without a bound, and of hostile numbers
+        unit = np.sqrt(weight) * sketch.basis.magnitudes()
+        most = max(low * low, high * high) * weight + _SLACK * unit**2
+        if (diagonal < 0).any() or (diagonal > most).any():
+            raise ValueError("its second moments are impossible for its rows")
+        lengths = np.sqrt(diagonal)
+        for i, row in enumerate(moments.rows()):
+            slack = _SLACK * unit[i] * unit[i:]
+            # Cauchy and Schwarz.
+            most = (1 + _SLACK) * lengths[i] * lengths[i:] + slack
+            if (np.abs(row) > most).any() or (low >= 0 and (row < -slack).any()):
+                raise ValueError("its second moments are impossible for its rows")
+
+
 # What rounding may do to a sum of kernel values, relative to the weight of the rows.
 _SLACK = 1e-5
 
@@ -250,7 +275,7 @@ def _check_settings(settings: dict[str, Any], *, weighted: bool) -> None:
     counts += [0 if count is None else count for count in optional]
     if not all(map(is_count, counts)) or settings.get("shuffles", 0) > MOST_SHUFFLES:
         raise ValueError("its settings are impossible")
-    flags = [settings.get(name, True) for name in ("cells", "pairs")]
+    flags = [settings.get(name, True) for name in ("cells", "pairs", "second_moments")]
     if not isinstance(settings.get("nulls", ""), str) or not all(isinstance(flag, bool) for flag in flags):
         raise ValueError("its settings are impossible")
 

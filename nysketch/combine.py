@@ -125,7 +125,12 @@ def _combine(
 
 
 # Statistics that not every sketch has.
-_NOT_ALWAYS = {"cells": "cells of rows", "runs": "runs of rows", "groups": "sums of groups of columns"}
+_NOT_ALWAYS = {
+    "cells": "cells of rows",
+    "runs": "runs of rows",
+    "groups": "sums of groups of columns",
+    "second_moments": "second moments",
+}
 
 
 def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch], what: str) -> Sketch:

@@ -40,6 +40,7 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
         "runs": None if thing.runs is None else _describe_runs(thing.runs),
+        "second_moments": thing.second_moments is not None,
         "seed": thing.settings.get("seed"),
         "total_weight": thing.total_weight,
         "sampled_rows": len(thing.tally.sample),

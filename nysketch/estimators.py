@@ -271,6 +271,7 @@ def _like(before: Sketch | None, options: PassOptions) -> PassOptions:
         cells=before.cells is not None,
         far_rows=None if before.cells is None else before.cells.far.kept.capacity,
         runs=0 if before.runs is None else before.runs.capacity,
+        second_moments=before.second_moments is not None,
     )
 
 

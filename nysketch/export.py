@@ -82,6 +82,8 @@ def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:
             }
             if thing.weighted:
                 arrays["cell_weights"] = thing.cells.weight
+        if thing.second_moments is not None:
+            arrays["second_moments"] = thing.second_moments.matrix()
     return arrays
 
 

@@ -30,7 +30,7 @@ from nysketch.errors import CorruptSketchError, InputError, NysketchError, Outpu
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MAX_HEADER_BYTES = 1 << 20
 Arrays = dict[str, NDArray[Any]]
 

@@ -163,9 +163,9 @@ def _up_to_date(
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
     made = have.settings.get("basis") if basis is None else have.basis.digest
-    # There were no cells, runs and sums of groups when there was no such setting.
+    # There were no cells, runs, sums of groups and second moments when there was no such setting.
     without_groups = {"shuffles": 0 if grouped(have.basis) else options.shuffles, "pairs": False}
-    settings = {"cells": False, "runs": 0} | without_groups | have.settings
+    settings = {"cells": False, "runs": 0, "second_moments": False} | without_groups | have.settings
     stored = {
         "basis": made,
         "columns": [[column.name, column.width] for column in have.basis.columns],

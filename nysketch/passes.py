@@ -62,6 +62,7 @@ def sketch(
     shuffles: int = DEFAULT_SHUFFLES,
     shuffle_rows: int | None = None,
     pairs: bool = False,
+    second_moments: bool = False,
     threads: int | None = None,
     batch_rows: int | None = None,
     progress: Progress | None = None,
@@ -104,6 +105,7 @@ def sketch(
         shuffles=shuffles,
         shuffle_rows=shuffle_rows,
         pairs=pairs,
+        second_moments=second_moments,
     )
     made_here = None
     if known is None:
@@ -162,6 +164,7 @@ def run_pass(
         RowSummer,
         RunningCells,
         RunningGroups,
+        RunningMoments,
         RunningRuns,
         RunningSums,
     )  # compiles or loads machine code: not for --help
@@ -180,6 +183,7 @@ def run_pass(
         precision=options.precision,
         cells=total.cells is not None,
         parts=() if total.groups is None else total.groups.parts,
+        moments=total.moments is not None,
     )
     grid = grid_exponent(options.precision, weighted=weighted)
     running = RunningSums(total.blocks, grid, basis.magnitudes())
@@ -192,6 +196,7 @@ def run_pass(
     groups = None
     if total.groups is not None and parted is not None:
         groups = RunningGroups(total.groups, parted, grid)
+    moments = None if total.moments is None else RunningMoments(total.moments, basis, weighted=weighted)
     worker = _Worker(source, summer, options, batch_rows, total)
     finished_before = frozenset(done)
     rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
@@ -202,7 +207,8 @@ def run_pass(
         celled = None if cells is None else cells.snapshot()
         in_runs = None if runs is None else runs.snapshot()
         in_groups = None if groups is None else groups.snapshot()
-        tally = Tally(running.snapshot(), ranges, sample, dropped, celled, in_runs, in_groups)
+        squared = None if moments is None else moments.snapshot()
+        tally = Tally(running.snapshot(), ranges, sample, dropped, celled, in_runs, in_groups, squared)
         return Sketch(basis, tally, settings_of(options, wanted), provenance)
 
     shown = 0
@@ -223,6 +229,7 @@ def run_pass(
                     running.holds(part.sums)
                     and (runs is None or part.runs is None or runs.holds(part.runs))
                     and (groups is None or part.groups is None or groups.holds(part.groups))
+                    and (moments is None or part.moments is None or moments.holds(part.moments))
                 ):
                     raise _too_large(fragment, basis)
                 consistent = False  # a signal may arrive between any two of these lines
@@ -236,6 +243,8 @@ def run_pass(
                     runs.add(part.runs)
                 if groups is not None and part.groups is not None:
                     groups.add(part.groups)
+                if moments is not None and part.moments is not None:
+                    moments.add(part.moments)
                 done.add(fragment.number)
                 consistent = True
                 worker.sample_bound = sample.bound
@@ -278,6 +287,7 @@ class _Part:
     cells: FragmentCells | None
     runs: FragmentRuns | None
     groups: NDArray[np.float64] | None
+    moments: NDArray[np.float64] | None
 
 
 class _Worker:
@@ -330,6 +340,7 @@ class _Worker:
         cells = self._summer.no_cells()
         runs = self._no_runs(fragment, sums, reader.chunk_rows)
         groups = self._summer.no_groups()
+        moments = self._summer.no_moments(workspace)
         dropped = read = 0
         for chunk in reader.chunks(fragment, None if runs is None else runs.cut):
             check()
@@ -357,6 +368,8 @@ class _Worker:
                 sample.add(part)
             if groups is not None:
                 self._summer.add_groups(chunk.rows, chunk.weights, groups, workspace)
+            if moments is not None:
+                self._summer.add_moments(chunk.rows, chunk.keep, chunk.weights, moments)
             if cells is not None:
                 self._summer.add_cells(chunk.rows, chunk.weights, cells, workspace)
             if self._far_capacity:
@@ -389,6 +402,7 @@ class _Worker:
             cells,
             in_runs,
             in_groups,
+            None if moments is None else self._summer.packed_moments(moments),
         )
 
     def _no_runs(

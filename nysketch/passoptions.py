@@ -1,4 +1,4 @@
-"""What a pass is asked to keep, besides the basis: blocks, sample, cells, runs, sums of groups."""
+"""What a pass is asked to keep, besides the basis: blocks, sample, cells, runs, sums of groups, moments."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class PassOptions:
     )
     shuffle_rows: int | None = None  # None: as many as suit the basis
     pairs: bool = False  # of groups
+    second_moments: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
@@ -82,6 +83,7 @@ class PassOptions:
             runs=self.runs,
             groups=self.shuffles > 0,
             pairs=self.pairs,
+            moments=self.second_moments,
         )
 
 

@@ -14,6 +14,7 @@ from nysketch.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.quality import MEASURED_UP_TO
 from nysketch.reading import batch_rows_for, chunk_rows_for
 from nysketch.samples import DEFAULT_ROWS, default_sample_rows
+from nysketch.secondmoments import triangle_size
 from nysketch.sources import Source
 from nysketch.sources.base import row_width
 
@@ -26,6 +27,8 @@ DEFAULT_MEMORY = 512 * 10**6
 _BASE_BYTES = 300 << 20
 # A tile is smaller at any reasonable m, and larger only for thousands of landmarks.
 _TILE_ROWS = 64
+# Of values in float64, for second moments: a tile, and what becomes of it; never fewer than 16 rows.
+_TILE_BYTES, _FEWEST_ROWS = 4 << 20, 16
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def plan(
     far_rows: int | None = None,
     runs: int = 0,
     parts: int = 0,
+    second_moments: bool = False,
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
@@ -120,6 +124,12 @@ def plan(
     # Of each part, buffers of its own; together its columns are those of the table, or twice in pairs.
     per_thread += parts * (2 * chunk_rows_for(d) * (4 * d + 32) + 4 * m * _TILE_ROWS) + 2 * part_sums
     fixed += 6 * part_sums + 8 * parts * m
+    products = 8 * triangle_size(m) if second_moments else 0
+    if products:
+        # High and low parts, these in a snapshot and in the checkpoint that was resumed. Of a thread: the
+        # matrix, and the triangles of two fragments that wait.
+        fixed += 6 * products
+        per_thread += 8 * m**2 + 2 * products + max(_TILE_BYTES, 3 * 8 * m * _FEWEST_ROWS)
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None and chosen < available_threads():
@@ -138,10 +148,11 @@ def plan(
         )
     if needed > memory:
         fewer = " or --threads" if chosen > 1 else ""
+        simpler = ", or leave out --second-moments" if second_moments else ""
         raise UsageError(
             f"this takes about {needed / 1e6:,.0f} MB of memory with {chosen} thread(s), more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m, "
-            f"--max-landmarks), --blocks, --pilot-rows{fewer}"
+            f"--max-landmarks), --blocks, --pilot-rows{fewer}{simpler}"
         )
     # After the pass not all of its memory is back, and threads matter more than a verdict, which can wait.
     judged = passing + size.judging_bytes()
@@ -157,6 +168,7 @@ def plan(
         + (run_sums if source.weights is None else int(1.5 * run_sums))
         + landmarks
         + int(1.5 * part_sums)
+        + 2 * products
         + sample
         + far
         + (8 * m if celled else 0)

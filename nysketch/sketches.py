@@ -20,6 +20,7 @@ from nysketch.errors import IncompatibleError, InputError
 from nysketch.groups import GroupSums
 from nysketch.provenance import Provenance
 from nysketch.runs import Runs
+from nysketch.secondmoments import SecondMoments
 
 Floats = NDArray[np.float64]
 
@@ -91,6 +92,11 @@ class Sketch:
     def groups(self) -> GroupSums | None:
         """Kernel sums of groups of columns; None where there are none."""
         return self.tally.groups
+
+    @property
+    def second_moments(self) -> SecondMoments | None:
+        """Σ_i w_i k(Z, x_i) k(x_i, Z); None where they were not asked for."""
+        return self.tally.moments
 
     @property
     def rank(self) -> int:

@@ -1,7 +1,8 @@
 """Sketches without bad rows: the blocks that disagree with most others are left out.
 
 Each block is a random part of all rows (or a run of consecutive ones), so the others still stand for the
-whole. Cells are not kept by block: what is learned from such a sketch is learned from its kernel sums.
+whole. Cells and second moments are not kept by block: what is learned from such a sketch is learned from its
+kernel sums.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, cons
         cells=None,
         runs=None,
         groups=None,
+        moments=None,
     )
     return replace(sketch, tally=tally)
 

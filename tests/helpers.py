@@ -31,6 +31,14 @@ def grouped_sketch(*, rows=300, seed=0, **options):
     return nysketch.sketch(table, threads=1, **(usual | options))
 
 
+def squared_sketch(*, rows=300, seed=0, **options):
+    """Sketch a table in memory with second moments; few kilobytes."""
+    random = np.random.default_rng(seed)
+    table = pa.table({name: random.normal(size=rows) for name in "ab"})
+    usual = {"m": 8, "blocks": 4, "second_moments": True, "sample_rows": 50}
+    return nysketch.sketch(table, threads=1, **(usual | options))
+
+
 def canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 

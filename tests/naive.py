@@ -21,6 +21,16 @@ def kernel_sums(basis, rows, weights=None):
     return np.array(sums)
 
 
+def second_moments(basis, rows, weights=None):
+    """Σ_i w_i k(z_j, x_i) k(z_l, x_i) by the definition, row by row, rounded once."""
+    weights = np.ones(len(rows)) if weights is None else weights
+    sums = np.full((basis.m, basis.m), Fraction(0))
+    for weight, values in zip(weights, basis.values(rows), strict=True):
+        exact = np.array([Fraction(float(value)) for value in values])
+        sums += Fraction(float(weight)) * np.outer(exact, exact)
+    return sums.astype(float)
+
+
 def block_of_row(seed, row, blocks):
     """The block a row is dealt to, with Python's integers."""
     mask = 2**64 - 1

@@ -28,6 +28,12 @@ V4 = V3
 
 V5 = [f"{name}.{kind}.nysk" for name in ("plain", "two", "three") for kind in ("basis", "sketch")]
 
+V6 = [
+    f"{name}.{kind}.nysk"
+    for name in ("gaussian", "plain", "polynomial", "fourier", "text")
+    for kind in ("basis", "sketch")
+]
+
 
 def expected(version, name):
     return json.loads((ARCHIVES / version / "expected.json").read_text())[name]
@@ -35,7 +41,7 @@ def expected(version, name):
 
 def test_no_archive_is_forgotten():
     kept = {(path.parent.name, path.name) for path in ARCHIVES.glob("*/*.nysk")}
-    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5}
+    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5, "v6": V6}
     assert kept == {*CASES, *((version, name) for version, names in later.items() for name in names)}
     assert all((ARCHIVES / version / name).stat().st_size < 8000 for version, name in kept)
 
@@ -165,6 +171,49 @@ def test_version_5_is_read_as_it_was_written(name):
         }
         assert groups.pairs == thing.weighted == (len(groups.parts) == 6) == name.startswith("three")
         assert nysketch.independence(thing).hsic == pytest.approx(want["hsic"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", V6)
+def test_version_6_is_read_as_it_was_written(name):
+    thing, want = nysketch.load(ARCHIVES / "v6" / name), expected("v6", name)
+    basis = thing if isinstance(thing, nysketch.Basis) else thing.basis
+    assert (basis.digest, str(basis.kernel)) == (want["basis_digest"], want["kernel"])
+    if thing is basis:
+        return
+    assert thing.block_rows.tolist() == want["block_rows"]
+    assert thing.kernel_sums.tolist() == want["kernel_sums"]
+    assert thing.tally.sample.keys.tolist() == want["sample_keys"]
+    assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
+    assert want["cell_rows"] == (None if thing.cells is None else thing.cells.rows.tolist())
+    assert thing.runs.rows.tolist() == want["run_rows"]
+    moments = thing.second_moments
+    assert (moments is None) == (want["moments"] is None) == name.startswith("plain")
+    if moments is not None:
+        assert want["moments"] == {"high": moments.sums.high.tolist(), "low": moments.sums.low.tolist()}
+        assert moments.matrix()[0].tolist() == want["moments"]["high"][:6]
+        assert thing.weighted == name.startswith("polynomial")
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("v1", "float32.nysk")]
+    + [(f"v{number}", "product.sketch.nysk") for number in (2, 3, 4)]
+    + [("v5", "plain.sketch.nysk"), ("v6", "plain.sketch.nysk")],
+)
+def test_older_versions_have_no_second_moments_and_neither_has_a_sum_with_them(version, name, tmp_path):
+    old = nysketch.load(ARCHIVES / version / name)
+    assert old.second_moments is None
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=100), "y": random.normal(size=100), "w": random.random(100)})
+    weights = old.settings["weights"]
+    options = {"weights": weights, "blocks": len(old.block_rows), "second_moments": True}
+    new = nysketch.sketch(table, basis=old, **options)
+    assert new.second_moments.m == old.basis.m
+    assert old + new == new + old
+    assert (old + new).second_moments is None
+    assert ((old + new) - new).second_moments is None
+    nysketch.save(old + new, tmp_path / "both.nysk")
+    assert nysketch.load(tmp_path / "both.nysk") == old + new
 
 
 @pytest.mark.parametrize("version", ["v2", "v3", "v4"])

@@ -318,7 +318,7 @@ def test_info_tells_ranges_from_bounds(run_cli, shelf, tmp_path):
 
 def test_info_tells_what_a_basis_holds(run_cli, shelf):
     facts = json.loads(run_cli("info", "basis.nysk", "--json", cwd=shelf).stdout)
-    assert (facts["kind"], facts["landmarks"], facts["format_version"]) == ("basis", 20, 5)
+    assert (facts["kind"], facts["landmarks"], facts["format_version"]) == ("basis", 20, 6)
     assert facts["basis_digest"] == nysketch.load(shelf / "a.nysk").basis.digest
     assert "bandwidth" in run_cli("info", "basis.nysk", cwd=shelf).stdout
 

@@ -36,6 +36,7 @@ def test_more_of_anything_takes_more_memory(source):
         {"batch_rows": 10**6},
         {"sample_rows": 10**5},
         {"parts": 3},
+        {"second_moments": True},
     ):
         assert plan(source, Size(1000), **base | more).memory_bytes > least, more
     assert plan(source, Size(1000), **base, far_rows=10**5).memory_bytes > least
@@ -58,6 +59,23 @@ def test_what_does_not_fit_is_refused_with_a_remedy(source):
         plan(source, Size(1000), blocks=64, memory=100 * MB)
     with pytest.raises(UsageError, match="or --threads"):
         plan(source, Size(1000), blocks=64, threads=100, memory=512 * MB)
+
+
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_second_moments_are_planned_for(weights, tmp_path):
+    table = pa.table({name: np.random.default_rng(0).uniform(size=30_000) for name in "abcdw"})
+    base = {"blocks": 8, "threads": 1, "second_moments": True}
+    planned = plan(open_source(table, weights=weights), Size(300), memory=10**12, **base)
+    nysketch.save(nysketch.sketch(table, m=300, weights=weights, **base), tmp_path / "s.nysk")
+    assert 0.55 < (tmp_path / "s.nysk").stat().st_size / planned.sketch_bytes < 1.05
+    # Of every thread a matrix, which limits their number, and of all of them the sums.
+    least, more = (
+        plan(open_source(table), Size(3000), memory=10**12, **base | {"threads": 2, "second_moments": there})
+        for there in (False, True)
+    )
+    assert more.memory_bytes > least.memory_bytes + 2 * 8 * 3000**2
+    with pytest.raises(UsageError, match="leave out --second-moments"):
+        plan(open_source(table), Size(3000), memory=512 * MB, **base)
 
 
 def test_wide_rows_are_planned_for():

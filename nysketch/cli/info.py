@@ -82,6 +82,9 @@ def _print(facts: dict[str, Any]) -> None:
             fields.append(("runs", _runs(facts["runs"])))
         if facts["groups"] is not None:
             fields.append(("groups", _groups(facts["groups"])))
+        if facts["second_moments"]:
+            m = facts["landmarks"]
+            fields.append(("second moments", f"{m:,} × {m:,}, for `nysketch coreset --method mercer`"))
     fields += [
         ("features", facts["features"]),
         _functions(facts),

@@ -78,6 +78,12 @@ log = logging.getLogger("nysketch")
 @options.shuffle_rows
 @click.option("--pairs", is_flag=True, help="Keep sums to test pairs of groups, too.")
 @click.option(
+    "--second-moments",
+    is_flag=True,
+    help="Keep sums of products of kernel values, for `nysketch coreset --method mercer`: a matrix of "
+    "landmarks × landmarks, which takes many times as long as all the rest.",
+)
+@click.option(
     "--precision",
     type=click.Choice(["float32", "float64"]),
     default="float32",
@@ -127,6 +133,7 @@ def command(
     shuffles: int,
     shuffle_rows: int | None,
     pairs: bool,
+    second_moments: bool,
     precision: str,
     threads: int | None,
     batch_rows: int | None,
@@ -168,6 +175,7 @@ def command(
         shuffles=shuffles,
         shuffle_rows=shuffle_rows,
         pairs=pairs,
+        second_moments=second_moments,
     )
     source = (
         open_for_basis(inputs, basis_options, table_options, weights=weights)
@@ -192,6 +200,7 @@ def command(
         far_rows=far_rows,
         runs=runs,
         parts=len(parts_of(len(groups), pairs=pairs)) if len(groups) > 1 and shuffles else 0,
+        second_moments=second_moments,
         threads=threads,
         batch_rows=batch_rows,
         memory=memory,

@@ -12,6 +12,9 @@ exponential.py   exp2, cosine and sine that vectorise
 sums.py          sums of a fragment, and of all fragments so far
 runs.py          the same by run of consecutive rows
 groups.py        the same for groups of columns
+moments.py       products of two values, summed
+values.py        values in float64, one by one
+blas.py          the product of a tile with itself
 shifts.py        products of groups that were shifted against each other
 shapes.py        how large tiles are
 
@@ -35,6 +38,7 @@ from nysketch.tiles.dealing import deal_blocks
 from nysketch.tiles.evaluators import Evaluator, evaluators_of, in_order
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.groups import FragmentGroups, GroupSummer, RunningGroups
+from nysketch.tiles.moments import MomentSummer, RunningMoments
 from nysketch.tiles.nearest import add_to_cells
 from nysketch.tiles.runs import FragmentRuns, LongRuns, RunningRuns, RunsByRow, ShortRuns
 from nysketch.tiles.sampling import sample_rows
@@ -49,6 +53,7 @@ __all__ = [
     "RowSummer",
     "RunningCells",
     "RunningGroups",
+    "RunningMoments",
     "RunningRuns",
     "RunningSums",
     "ShortRuns",
@@ -74,6 +79,7 @@ class Workspace:
         evaluators: list[Evaluator],
         finder: GaussianTiles | None,
         groups: GroupSummer | None,
+        moments: MomentSummer | None,
         chunk_rows: int,
     ) -> None:
         self.count = 0
@@ -83,6 +89,7 @@ class Workspace:
         self.keys = np.empty(chunk_rows, np.int64)
         self.parts = [evaluator.workspace(chunk_rows) for evaluator in evaluators]
         self.groups = None if groups is None else groups.workspace(chunk_rows)
+        self.moments = None if moments is None else moments.workspace()
         self.finding: Any = None
         if finder is not None:
             shared = finder in evaluators
@@ -102,12 +109,14 @@ class RowSummer:
         precision: str,
         cells: bool = False,
         parts: tuple[Part, ...] = (),
+        moments: bool = False,
     ) -> None:
         self.basis, self.blocks = basis, blocks
         self._seed = seed
         self._evaluators = evaluators_of(basis, precision)
         groups = grouped(basis)
         self._groups = GroupSummer(groups, parts, precision) if groups is not None and parts else None
+        self._moments = MomentSummer(basis) if moments else None
         self._finder: GaussianTiles | None = None
         landmarks = numeric_landmarks(basis) if cells else None
         if landmarks is not None:
@@ -118,7 +127,7 @@ class RowSummer:
 
     def workspace(self, chunk_rows: int) -> Workspace:
         """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
-        return Workspace(self._evaluators, self._finder, self._groups, chunk_rows)
+        return Workspace(self._evaluators, self._finder, self._groups, self._moments, chunk_rows)
 
     def zeros(self) -> FragmentSums:
         """Return sums to add to."""
@@ -131,6 +140,12 @@ class RowSummer:
     def no_groups(self) -> FragmentGroups | None:
         """Return sums of groups of columns to add to, if they are wanted and there are any."""
         return None if self._groups is None else self._groups.zeros()
+
+    def no_moments(self, ws: Workspace) -> Floats | None:
+        """Return a matrix to add second moments to, if they are wanted; it is that of the thread."""
+        if ws.moments is not None:
+            ws.moments[:] = 0.0
+        return ws.moments
 
     def no_runs(
         self, level: int, into: FragmentSums, *, first_row: int, rows: int, chunk_rows: int
@@ -196,6 +211,13 @@ class RowSummer:
         row_weights = np.ones(ws.count) if weights is None else weights[order]
         self._groups.add(rows, order, row_weights, into, ws.groups)
 
+    def add_moments(
+        self, rows: NDArray[Any], keep: NDArray[np.bool_], weights: Floats | None, into: Floats
+    ) -> None:
+        """Add the rows `keep` to the second moments."""
+        assert self._moments is not None
+        self._moments.add(rows, keep, weights, into)
+
     def add_cells(self, rows: Floats, weights: Floats | None, into: FragmentCells, ws: Workspace) -> None:
         """Add the rows that were last given to `add` to their cells."""
         assert self._finder is not None
@@ -260,6 +282,11 @@ class RowSummer:
         """Return parts × landmarks, in the order of the basis."""
         assert self._groups is not None
         return self._groups.sums(of)
+
+    def packed_moments(self, of: Floats) -> Floats:
+        """Return the triangle of the second moments of a fragment."""
+        assert self._moments is not None
+        return self._moments.packed(of)
 
     def _ordered(self, values: list[Floats]) -> Floats:
         """Return such values, of one array for each evaluator, in the order of the basis."""

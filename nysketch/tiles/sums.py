@@ -16,7 +16,7 @@ from nysketch.samples import RowSample
 
 Floats = NDArray[np.float64]
 
-_two_sum = numba.njit(inline="always")(exact.two_sum)
+two_sum = numba.njit(inline="always")(exact.two_sum)
 
 
 @compiled()
@@ -28,8 +28,8 @@ def add_on_grid(terms, grid, high, low):  # type: ignore[no-untyped-def]
     for i in range(terms.shape[0]):
         for j in range(terms.shape[1]):
             term = np.rint(terms[i, j] / grid[j]) * grid[j]
-            total, error = _two_sum(high[i, j], term)
-            total, error = _two_sum(total, error + low[i, j])
+            total, error = two_sum(high[i, j], term)
+            total, error = two_sum(total, error + low[i, j])
             high[i, j] = total + 0.0
             low[i, j] = error + 0.0
 
@@ -41,8 +41,8 @@ def add_some_on_grid(terms, slots, grid, high, low):  # type: ignore[no-untyped-
         to_high, to_low = high[slots[i]], low[slots[i]]
         for j in range(terms.shape[1]):
             term = np.rint(terms[i, j] / grid[j]) * grid[j]
-            total, error = _two_sum(to_high[j], term)
-            total, error = _two_sum(total, error + to_low[j])
+            total, error = two_sum(to_high[j], term)
+            total, error = two_sum(total, error + to_low[j])
             to_high[j] = total + 0.0
             to_low[j] = error + 0.0
 

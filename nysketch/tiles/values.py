@@ -109,14 +109,16 @@ class RowValues:
             _add_to_groups(self._tile(rows[part]), weights[part], group_of[part], sums)
         return sums
 
-    def add_products(self, rows: NDArray[Any], weights: Floats, into: Floats) -> None:
+    def add_products(self, rows: NDArray[Any], weights: Floats | None, into: Floats) -> None:
         """Add Σ w k(Z, x) k(x, Z) to the upper triangle of a matrix in column order."""
-        from scipy.linalg.blas import dsyrk
+        from nysketch.tiles.blas import add_gram
 
-        assert into.flags.f_contiguous  # or it would be copied, and nothing added
         for part in self._parts(len(rows)):
-            tile = self._tile(rows[part]) * np.sqrt(weights[part, None])
-            dsyrk(1.0, tile.T, beta=1.0, c=into, overwrite_c=True)
+            tile = self._tile(rows[part])
+            if weights is not None:
+                with np.errstate(invalid="ignore"):  # an infinite value, which the pass complains about
+                    tile *= np.sqrt(weights[part, None])
+            add_gram(tile, into)
 
     def _parts(self, rows: int) -> list[slice]:
         return [slice(start, start + self._step) for start in range(0, rows, self._step)]

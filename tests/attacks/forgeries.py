@@ -629,6 +629,77 @@ GROUPED_FORGERIES = {
     "settings pairs null": put("settings", "pairs", value=None),
 }
 
+
+def moments_low(value, change=lambda low: low):
+    def forge(metadata, arrays):
+        low = np.full(arrays["moments.sums"].shape, value, np.float32)
+        arrays["moments.sums.low"] = np.ascontiguousarray(change(low))
+
+    return forge
+
+
+def moments_off_diagonal(value):
+    """Set the product of the first two functions; nothing on the diagonal is changed."""
+
+    def forge(metadata, arrays):
+        arrays["moments.sums"][1] = value
+
+    return forge
+
+
+def moments_of_others(metadata, arrays):
+    """The first function has no squares, but products with others."""
+    arrays["moments.sums"][0] = 0.0
+
+
+def more_moments(metadata, arrays):
+    arrays["moments.rows"] = np.zeros(3)
+
+
+# Of a sketch of 300 rows, 8 landmarks and their second moments.
+SQUARED_FORGERIES = {
+    "moments NaN": fill("moments.sums", np.nan),
+    "moments inf": fill("moments.sums", np.inf),
+    "moments -inf": fill("moments.sums", -np.inf),
+    "moments negative on the diagonal": fill("moments.sums", -1e-9),
+    "moments more than rows": fill("moments.sums", 300.5),
+    "moments huge": fill("moments.sums", 1.7e308),
+    "moments NaN beside the diagonal": moments_off_diagonal(np.nan),
+    "moments more than Cauchy and Schwarz allow": moments_off_diagonal(299.0),
+    "moments huge beside the diagonal": moments_off_diagonal(1.7e308),
+    "moments negative for a positive kernel": moments_off_diagonal(-1.0),
+    "moments without squares": moments_of_others,
+    "moments times a thousand": array("moments.sums", lambda a: 1e3 * a),
+    "moments float32": array("moments.sums", lambda a: a.astype(np.float32)),
+    "moments integers": array("moments.sums", lambda a: a.astype(np.int64)),
+    "moments as a matrix": array("moments.sums", lambda a: np.resize(a, (8, 8))),
+    "moments as a column": array("moments.sums", lambda a: a[:, None].copy()),
+    "moments 0-d": array("moments.sums", lambda a: np.float64(1.0).reshape(())),
+    "moments of fewer landmarks": array("moments.sums", lambda a: a[:28].copy()),
+    "moments of more landmarks": array("moments.sums", lambda a: np.resize(a, 45)),
+    "moments of nothing": array("moments.sums", lambda a: a[:0]),
+    "moments missing": without("moments.sums"),
+    "moments low NaN": moments_low(np.nan),
+    "moments low inf": moments_low(np.inf),
+    "moments low large": moments_low(1.0),
+    "moments low zero": moments_low(0.0),
+    "moments low as float64": moments_low(2.0**-62, lambda low: low.astype(np.float64)),
+    "moments low of another shape": moments_low(2.0**-62, lambda low: low[:-1]),
+    "moments low as a column": moments_low(2.0**-62, lambda low: low[:, None]),
+    "moments with another array": more_moments,
+    "moments unsaid": drop("moments"),
+    "moments false": put("moments", value=False),
+    "moments null": put("moments", value=None),
+    "moments 1": put("moments", value=1),
+    "moments 1.0": put("moments", value=1.0),
+    "moments text": put("moments", value="true"),
+    "moments list": put("moments", value=[True]),
+    "moments object": put("moments", value={}),
+    "settings second moments 1": put("settings", "second_moments", value=1),
+    "settings second moments text": put("settings", "second_moments", value="true"),
+    "settings second moments null": put("settings", "second_moments", value=None),
+}
+
 TEXT_FORGERIES = {
     "text that is no UTF-8": fill("basis.landmarks", 0xFF),
     "text with ends beyond": array("basis.landmarks.ends", lambda a: a + 1),

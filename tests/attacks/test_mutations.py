@@ -14,9 +14,10 @@ from tests.attacks.forgeries import (
     FORGERIES,
     FOURIER_FORGERIES,
     GROUPED_FORGERIES,
+    SQUARED_FORGERIES,
     TEXT_FORGERIES,
 )
-from tests.helpers import canonical, grouped_sketch, seal, small_sketch, unseal
+from tests.helpers import canonical, grouped_sketch, seal, small_sketch, squared_sketch, unseal
 
 ARCHIVES = Path(__file__).parents[1] / "archives" / "v4"
 
@@ -42,6 +43,12 @@ def other(folder):
 def grouped(folder):
     nysketch.save(grouped_sketch(), folder / "grouped.nysk")
     return (folder / "grouped.nysk").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def squared(folder):
+    nysketch.save(squared_sketch(), folder / "squared.nysk")
+    return (folder / "squared.nysk").read_bytes()
 
 
 def require_refused(content, path):
@@ -241,6 +248,40 @@ def test_two_groups_have_no_pairs_besides_all(folder):
     _, metadata, arrays = unseal((folder / "two.nysk").read_bytes())
     assert metadata["groups"] == {"pairs": False}
     metadata["groups"]["pairs"] = True
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_mutations_of_a_sketch_with_second_moments_are_noticed(mutation, squared, original, folder):
+    random = np.random.default_rng(MUTATIONS.index(mutation))
+    for _ in range(100):
+        data = bytearray(squared)
+        mutation(random, data, original)
+        if data != squared:
+            require_refused(bytes(data), folder / "mutated.nysk")
+
+
+def test_the_forger_can_write_second_moments_that_load(squared, folder):
+    _, metadata, arrays = unseal(squared)
+    (folder / "forged.nysk").write_bytes(seal(canonical(metadata), arrays))
+    moments = nysketch.load(folder / "forged.nysk").second_moments
+    assert arrays["moments.sums"].tolist() == moments.sums.high.tolist()
+
+
+@pytest.mark.parametrize("name", SQUARED_FORGERIES)
+def test_a_right_checksum_does_not_make_second_moments(name, squared, folder):
+    _, metadata, arrays = unseal(squared)
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    SQUARED_FORGERIES[name](metadata, arrays)
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+def test_a_sketch_without_second_moments_cannot_claim_them(original, folder):
+    _, metadata, arrays = unseal(original)
+    assert metadata["moments"] is False
+    metadata["moments"] = True
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+    metadata["moments"], arrays["moments.sums"] = False, np.zeros(36)
     require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
 
 
