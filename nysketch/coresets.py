@@ -158,7 +158,10 @@ class Evidence:
         """Return what a sketch knows of how its rows vary."""
         sample = sketch.tally.sample
         rows = sample.scaled(sketch.basis.middle) if len(sample) else None
-        return cls(None, sketch.rows, rows, sample.weights)
+        moments = None
+        if sketch.second_moments is not None and sketch.total_weight > 0:
+            moments = sketch.second_moments.matrix() / sketch.total_weight
+        return cls(moments, sketch.rows, rows, sample.weights)
 
     @classmethod
     def of_measure(cls, measure: MixtureModel | Floats, basis: NystromBasis) -> Evidence:
@@ -218,7 +221,10 @@ def points_to_condense(s: int) -> int:
 def reduced(
     kernel: Floats, target: Floats, functions: Floats, weights: Floats, means: Floats
 ) -> tuple[Indices, Floats]:
-    """Return points to keep, as many as functions and one more, and weights that have these means."""
+    """Return points to keep, as many as functions and one more, and weights that have these means.
+
+    They are those of the points, but for what rounding has changed.
+    """
     kept, weights = condense(kernel, target, functions, weights)
     weights = adjusted(functions[kept], means, weights)
     return kept[weights > 0], weights[weights > 0]
@@ -262,8 +268,10 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
     gram = basis.gram()
     values, means = functions.of(gram), functions.of(mean_kernel)
     weights, notes = _weights_of_landmarks(sketch, basis, mean_kernel, values, means)
+    # Where the means cannot be had, those of the nearest weights are kept instead.
+    kept_means = weights @ values if notes else means
     some, weights = recombine(carried.of(gram), weights)
-    kept, weights = reduced(gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, means)
+    kept, weights = reduced(gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, kept_means)
     kept = some[kept]
     points = basis.landmarks[kept]
     sample = sketch.tally.sample

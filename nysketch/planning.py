@@ -27,8 +27,8 @@ DEFAULT_MEMORY = 512 * 10**6
 _BASE_BYTES = 300 << 20
 # A tile is smaller at any reasonable m, and larger only for thousands of landmarks.
 _TILE_ROWS = 64
-# Of values in float64, for second moments: a tile, and what becomes of it; never fewer than 16 rows.
-_TILE_BYTES, _FEWEST_ROWS = 4 << 20, 16
+# Of values in float64, for second moments: some tiles, and what becomes of them; never fewer than 64 rows.
+_VALUE_BYTES, _FEWEST_ROWS = 16 << 20, 64
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ def plan(
     products = 8 * triangle_size(m) if second_moments else 0
     if products:
         # High and low parts, these in a snapshot and in the checkpoint that was resumed. Of a thread: the
-        # matrix, and the triangles of two fragments that wait.
+        # matrix, what is added to it, and the triangles of two fragments that wait.
         fixed += 6 * products
-        per_thread += 8 * m**2 + 2 * products + max(_TILE_BYTES, 3 * 8 * m * _FEWEST_ROWS)
+        per_thread += 2 * 8 * m**2 + 2 * products + max(_VALUE_BYTES, 2 * 8 * m * _FEWEST_ROWS)
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None and chosen < available_threads():

@@ -117,7 +117,9 @@ def condense(
     of the points, `target` what a mean embedding is at each.
     """
     kept = np.flatnonzero(weights > 0)
-    weights = weights[kept].copy()
+    total = float(weights.sum())
+    weights = weights[kept] / total
+    means, target = weights @ functions[kept], target / total
     most = max(functions.shape[1] + 1, most or 0)
     kernel = kernel + _RIDGE * float(np.diag(kernel).mean()) * np.eye(len(kernel))
     constant = np.column_stack([np.ones(len(functions)), functions])
@@ -126,7 +128,8 @@ def condense(
         for _ in range(min(_AFRESH, len(kept) - most)):
             part.leave_one_out()
         kept, weights = kept[part.kept], part.weights
-    return kept[weights > 0], weights[weights > 0]
+    kept, weights = kept[weights > 0], weights[weights > 0]
+    return kept, total * adjusted(functions[kept], means, weights)
 
 
 class _Condenser:
@@ -190,7 +193,7 @@ class _Condenser:
 
 
 def adjusted(functions: Floats, means: Floats, weights: Floats) -> Floats:
-    """Return the weights, changed a little to give all functions these means, Σ w = 1 included.
+    """Return the weights, changed a little to give all functions these means, with Σ w = 1.
 
     Weights change in proportion to what they are, as little as possible and never below 0; those that are 0
     stay so. Where no such weights are found, the means are as near as it got.

@@ -21,7 +21,6 @@ from nysketch.kernels import Linear, Polynomial
 from nysketch.passoptions import PassOptions
 from nysketch.secondmoments import SecondMoments, triangle_size
 from nysketch.sources import open_source
-from nysketch.tiles.blas import add_gram
 from nysketch.tiles.moments import RunningMoments
 from nysketch.trimming import without
 from tests import naive
@@ -125,25 +124,6 @@ def test_what_is_stored_is_the_triangle_row_by_row():
     assert np.array_equal(moments.matrix(), expected)
     assert [row.tolist() for row in moments.rows()] == [expected[i, i:].tolist() for i in range(m)]
     assert moments.diagonal.tolist() == np.diag(expected).tolist()
-
-
-def test_products_are_added_to_the_upper_triangle_only():
-    tile = numbers(11, 6)
-    into = np.asfortranarray(numbers(6, 6, seed=1))
-    before = into.copy()
-    for given_tile in (tile, np.asfortranarray(tile), np.hstack([tile, tile])[:, :6]):
-        add_gram(given_tile, into)
-    expected = before + 3 * np.triu(tile.T @ tile)
-    assert np.allclose(into, expected, rtol=1e-13)
-    for wrong in (
-        before.copy(order="C"),
-        np.zeros((5, 5), order="F"),
-        np.zeros((6, 6), np.float32, order="F"),
-    ):
-        with pytest.raises(ValueError, match="products"):
-            add_gram(tile, wrong)
-    with pytest.raises(ValueError, match="float64"):
-        add_gram(tile.astype(np.float32), into)
 
 
 # ---- laws

@@ -14,7 +14,6 @@ runs.py          the same by run of consecutive rows
 groups.py        the same for groups of columns
 moments.py       products of two values, summed
 values.py        values in float64, one by one
-blas.py          the product of a tile with itself
 shifts.py        products of groups that were shifted against each other
 shapes.py        how large tiles are
 

@@ -64,16 +64,12 @@ class MomentSummer:
     """Adds the products of the values of chunks of rows. Shared by threads, never written."""
 
     def __init__(self, basis: Basis) -> None:
-        # Now, and not when it is first needed: a pass tells all BLAS that is loaded before to use one thread,
-        # so that neither speed nor the last digit depends on the machine's processors.
-        import nysketch.tiles.blas  # noqa: F401
-
         self._m = basis.m
         self._values = RowValues(basis)
 
     def workspace(self) -> Floats:
         """Return the matrix to which one thread adds the rows of a fragment."""
-        return np.zeros((self._m, self._m), order="F")
+        return np.zeros((self._m, self._m))
 
     def add(self, rows: NDArray[Any], keep: NDArray[np.bool_], weights: Floats | None, into: Floats) -> None:
         """Add the rows `keep`, times their weights."""

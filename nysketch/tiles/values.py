@@ -25,6 +25,8 @@ _NEAR = 8192.0
 _FAR_AWAY = 2.0**40
 # Values that are computed at a time: 1 MiB of them stay in the cache.
 _TILE_VALUES = 1 << 17
+# Of products, more: a thousand rows at a time make adding them little beside computing them.
+_PRODUCT_VALUES = 1 << 20
 
 
 @compiled(fastmath=FAST)
@@ -110,15 +112,15 @@ class RowValues:
         return sums
 
     def add_products(self, rows: NDArray[Any], weights: Floats | None, into: Floats) -> None:
-        """Add Σ w k(Z, x) k(x, Z) to the upper triangle of a matrix in column order."""
-        from nysketch.tiles.blas import add_gram
-
-        for part in self._parts(len(rows)):
-            tile = self._tile(rows[part])
-            if weights is not None:
-                with np.errstate(invalid="ignore"):  # an infinite value, which the pass complains about
-                    tile *= np.sqrt(weights[part, None])
-            add_gram(tile, into)
+        """Add Σ w k(Z, x) k(x, Z), functions × functions."""
+        step = int(np.clip(_PRODUCT_VALUES // self._basis.m, 64, 1024))
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            values = self.of(rows[part])
+            with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
+                if weights is not None:
+                    values *= np.sqrt(weights[part, None])
+                into += values.T @ values  # of which NumPy computes one half
 
     def _parts(self, rows: int) -> list[slice]:
         return [slice(start, start + self._step) for start in range(0, rows, self._step)]
