@@ -18,17 +18,20 @@ What is compared:
 - k_{s,Y}^Z, k_{s,μ}^Z: the leading eigenfunctions of the kernel projected on Z, under Y or μ, from
   `nysketch.testfunctions`.
 - pinv, Y and pinv, μ (Figure 2): the same as the paper has them, (H⁺ v)ᵀ k(Z, ·) with H = h^(1/2) and v an
-  eigenvector of H K⁺ H, by `numpy.linalg.pinv`. They become unstable as n grows.
+  eigenvector of H K⁺ H, by `numpy.linalg.pinv`. Rounding spoils them as n grows.
 - ours, nystrom; ours, mercer; ours, mercer μ: 2n − 1 functions (as k_s^Z, k_{s,Y}^Z, k_{s,μ}^Z) and 2n points
   first, of which those n stay that change the mean embedding least, by `nysketch.recombination.condense`.
   The first s functions keep their means.
 - Monte Carlo, uniform grid, Halton: n points of equal weight.
 All of them see the same Y, H and Z in a trial (but the points of "Halton" are drawn apart). Recombination is
-without the inequality constraint of the paper, for the mean of the diagonal.
+without the inequality constraint of the paper, for the mean of what the functions leave of k(x, x). With it,
+log₁₀ of the squared error is lower by 0.05 at most: about 0.04 with d = 2 and n = 4, 0.01 with n = 16.
 
 It writes kernel-quadrature.csv, and kernel-quadrature-1.png and -2.png if there is matplotlib; it prints the
 means, the slopes of the logarithm over log n, and seconds per trial. What several methods need is done once
 in a trial and counts for each of them.
+
+On one core, each figure takes about 20 minutes, most of them for the largest n.
 """
 
 from __future__ import annotations
@@ -423,6 +426,7 @@ def plot(cells: Cells, settings: list[Setting], path: Path) -> None:
             )
             axis.fill_between(sizes, mean - deviation, mean + deviation, color=colour, alpha=0.1, linewidth=0)
         axis.set_xscale("log", base=2)
+        axis.set_xticks(sizes, [str(n) for n in sizes])
         axis.set(title=str(setting), xlabel="n", ylabel="log₁₀ of the squared worst-case error")
         axis.grid(visible=True, color="#dddddd", linewidth=0.6)
     figure.legend(handles.values(), handles, fontsize=8, ncols=4, loc="outside lower center")
