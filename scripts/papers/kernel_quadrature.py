@@ -25,7 +25,7 @@ What is compared:
 - Monte Carlo, uniform grid, Halton: n points of equal weight.
 All of them see the same Y, H and Z in a trial (but the points of "Halton" are drawn apart). Recombination is
 without the inequality constraint of the paper, for the mean of what the functions leave of k(x, x). With it,
-log₁₀ of the squared error is lower by 0.05 at most: about 0.04 with d = 2 and n = 4, 0.01 with n = 16.
+means were lower by 0.05 at most where that was tried, r = 1 and n ≤ 16, and not always lower.
 
 It writes kernel-quadrature.csv, and kernel-quadrature-1.png and -2.png if there is matplotlib; it prints the
 means, the slopes of the logarithm over log n, and seconds per trial. What several methods need is done once
