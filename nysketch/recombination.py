@@ -31,15 +31,17 @@ _ADJUSTMENTS, _ROUNDING = 50, 1e-16
 _RIDGE = 1e-10
 
 
-def recombine(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
+def recombine(functions: Floats, weights: Floats, costs: Floats | None = None) -> tuple[Indices, Floats]:
     """Return points to keep and their new weights: Σ w f stays the same for every function, and so does Σ w.
 
-    At most one point more is kept than there are functions. The work is proportional to the points times
+    At most one point more is kept than there are functions; if points have costs, Σ w cost does not grow. The
+    work is proportional to the points times
     the functions, and to the logarithm of the points times the third power of the functions: points are
     thrown together in groups that are recombined as if they were points, until there are few.
     """
     constant = np.column_stack([np.ones(len(functions)), functions])
     most = constant.shape[1]
+    costs = np.zeros(len(functions)) if costs is None else costs
     kept = np.flatnonzero(weights > 0)
     weights = weights[kept]
     while len(kept) > _GROUPS * most:
@@ -47,18 +49,19 @@ def recombine(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
         starts = np.searchsorted(group, np.arange(_GROUPS * most))
         sums = np.add.reduceat(constant[kept] * weights[:, None], starts)
         totals = sums[:, 0].copy()
-        chosen, changed = _eliminate(sums / totals[:, None], totals)
+        group_costs = np.add.reduceat(costs[kept] * weights, starts) / totals
+        chosen, changed = _eliminate(sums / totals[:, None], totals, group_costs)
         factors = np.zeros(len(starts))
         factors[chosen] = changed / totals[chosen]
         weights = weights * factors[group]
         kept, weights = kept[weights > 0], weights[weights > 0]
     if len(kept) > most:
-        chosen, weights = _eliminate(constant[kept], weights)
+        chosen, weights = _eliminate(constant[kept], weights, costs[kept])
         kept = kept[chosen]
     return kept, weights
 
 
-def _eliminate(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
+def _eliminate(functions: Floats, weights: Floats, costs: Floats) -> tuple[Indices, Floats]:
     """Move weights along directions that change no mean, until no more points are left than functions.
 
     Each step goes as far as weights stay positive, and leaves out the point whose weight becomes 0; it is
@@ -73,7 +76,7 @@ def _eliminate(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
     for start in range(0, len(directions), _BLOCK):
         block, rest = directions[start : start + _BLOCK], directions[start + _BLOCK :]
         pivots = np.empty(len(block), np.int64)
-        eliminate(block, weights, alive, slip, pivots)
+        eliminate(block, weights, alive, slip, costs, pivots)
         used = pivots >= 0
         if used.any() and len(rest):
             _remove(block[used], pivots[used], rest)

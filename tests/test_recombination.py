@@ -56,6 +56,18 @@ def test_duplicates_dependent_functions_and_weights_of_0(points, count, kinds, r
     require_recombined(functions, weights, *recombine(functions, weights))
 
 
+@pytest.mark.parametrize("points", [30, 300, 3000])
+def test_costs_do_not_grow(points):
+    random = np.random.default_rng(points)
+    functions, weights = random.normal(size=(points, 10)), random.uniform(size=points)
+    costs = random.exponential(size=points)
+    kept, new = recombine(functions, weights, costs)
+    require_recombined(functions, weights, kept, new)
+    other, plain = recombine(functions, weights)
+    assert new @ costs[kept] <= weights @ costs * (1 + 1e-12)
+    assert new @ costs[kept] < plain @ costs[other]
+
+
 def test_as_few_points_as_the_slow_way_if_functions_are_independent():
     random = np.random.default_rng(3)
     functions, weights = random.normal(size=(40, 6)), random.uniform(size=40)

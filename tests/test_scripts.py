@@ -18,11 +18,13 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 import nysketch
+from tests import naive
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
+CORESET = SCRIPTS / "bench" / "coreset.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
 MONK = SCRIPTS / "papers" / "monk.py"
 MMD = SCRIPTS / "papers" / "mmd.py"
@@ -406,6 +408,29 @@ def test_independence_in_small(tmp_path):
     assert all(0 <= r["sketch"] <= 1 for r in found if r["section"] == "power")
     sizes = {r["what"]: r["file, MB"] for r in found if r.get("what", "").startswith("sketch")}
     assert sizes["sketch, groups, --shuffles 0"] < sizes["sketch, groups and their sums"]
+
+
+def test_coresets_are_judged_by_all_pairs_of_rows():
+    with loaded(CORESET) as bench:
+        X = bench.mixture(3000, 3, 0)
+        judge = bench.Judge(X, 0)
+        chosen = X[:40], np.full(40, 1 / 40)
+        assert judge.mmd(chosen) == pytest.approx(naive.mmd(judge.kernel, *chosen, X), rel=1e-4)
+        assert judge.mmd((X, np.full(len(X), 1 / len(X)))) < 1e-4
+
+
+def test_a_tiny_run_of_the_coreset_benchmark(tmp_path):
+    out = tmp_path / "c.json"
+    sizes = ["--rows", 4096, "--columns", 2, "--size", 16, "--speed-rows", 20_000]
+    printed = run(CORESET, *sizes, "--json", out)
+    assert "| d | n | seed | way | rows | mmd |" in printed
+    found = json.loads(out.read_text())
+    near = {r["way"]: r for r in found if r["section"] == "nearness"}
+    assert {"k-means", "herding", "nysketch", "from a sketch"} <= set(near)
+    assert near["nysketch"]["mmd"] < min(near["k-means"]["mmd"], near["herding"]["mmd"])
+    assert near["herding"]["mmd"] < near["herding"]["random"]
+    fast = [r for r in found if r["section"] == "speed"]
+    assert [r["landmarks"] for r in fast] == [500, 1000] and all(r["mismatch"] < 1e-12 for r in fast)
 
 
 def series(differences, r, terms=3000):
