@@ -41,7 +41,11 @@ def recombine(functions: Floats, weights: Floats, costs: Floats | None = None) -
     """
     constant = np.column_stack([np.ones(len(functions)), functions])
     most = constant.shape[1]
-    costs = np.zeros(len(functions)) if costs is None else costs
+    if costs is not None:
+        # The mean cost is kept like those of the functions, and falls with the last point that is left out.
+        kept, weights = recombine(np.column_stack([functions, costs]), weights)
+        chosen, weights = _eliminate(constant[kept], weights, costs[kept])
+        return kept[chosen], weights
     kept = np.flatnonzero(weights > 0)
     weights = weights[kept]
     while len(kept) > _GROUPS * most:
@@ -49,19 +53,18 @@ def recombine(functions: Floats, weights: Floats, costs: Floats | None = None) -
         starts = np.searchsorted(group, np.arange(_GROUPS * most))
         sums = np.add.reduceat(constant[kept] * weights[:, None], starts)
         totals = sums[:, 0].copy()
-        group_costs = np.add.reduceat(costs[kept] * weights, starts) / totals
-        chosen, changed = _eliminate(sums / totals[:, None], totals, group_costs)
+        chosen, changed = _eliminate(sums / totals[:, None], totals)
         factors = np.zeros(len(starts))
         factors[chosen] = changed / totals[chosen]
         weights = weights * factors[group]
         kept, weights = kept[weights > 0], weights[weights > 0]
     if len(kept) > most:
-        chosen, weights = _eliminate(constant[kept], weights, costs[kept])
+        chosen, weights = _eliminate(constant[kept], weights)
         kept = kept[chosen]
     return kept, weights
 
 
-def _eliminate(functions: Floats, weights: Floats, costs: Floats) -> tuple[Indices, Floats]:
+def _eliminate(functions: Floats, weights: Floats, costs: Floats | None = None) -> tuple[Indices, Floats]:
     """Move weights along directions that change no mean, until no more points are left than functions.
 
     Each step goes as far as weights stay positive, and leaves out the point whose weight becomes 0; it is
@@ -69,7 +72,10 @@ def _eliminate(functions: Floats, weights: Floats, costs: Floats) -> tuple[Indic
     """
     from nysketch.elimination import eliminate
 
+    if len(weights) <= functions.shape[1]:
+        return np.arange(len(weights)), weights
     directions = _null_space(functions)
+    costs = np.zeros(len(weights)) if costs is None else costs
     weights = weights.copy()
     alive = np.ones(len(weights), bool)
     slip = _SLIP * float(weights.mean())

@@ -63,9 +63,7 @@ def test_costs_do_not_grow(points):
     costs = random.exponential(size=points)
     kept, new = recombine(functions, weights, costs)
     require_recombined(functions, weights, kept, new)
-    other, plain = recombine(functions, weights)
-    assert new @ costs[kept] <= weights @ costs * (1 + 1e-12)
-    assert new @ costs[kept] < plain @ costs[other]
+    assert new @ costs[kept] < weights @ costs
 
 
 def test_as_few_points_as_the_slow_way_if_functions_are_independent():
