@@ -194,11 +194,12 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     # Sums of groups, their functions, and the directions of an elimination; points that are held.
     work = 8 * (groups * (m + 2 * carried) + 8 * carried**2) + _HELD * carried * 8 * (d + carried)
     per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
-    condensing = 8 * 6 * points_to_condense(s) ** 2
-    fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried) + condensing
-    if fixed + per_thread > memory:
+    fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
+    # When threads have finished, their memory is free for what is left to do.
+    needed = fixed + max(per_thread, 8 * 6 * points_to_condense(s) ** 2)
+    if needed > memory:
         raise UsageError(
-            f"this takes about {(fixed + per_thread) / 1e6:,.0f} MB of memory with one thread, more than the "
+            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m) or "
             "functions (-s)"
         )

@@ -46,8 +46,8 @@ _SHARE_OF_LANDMARKS = 0.01
 # Means that agree to this are the same: the promise, with room for rounding.
 _SAME = 1e-10
 
-# Up to so many landmarks the quality of a coreset is measured on sampled rows.
-_MEASURED_ROWS = 2000
+# So many sampled rows tell the distance of a coreset; and so many are evaluated at a time.
+_MEASURED_ROWS, _STEP = 2000, 1024
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,12 @@ def choose_functions(
             "--method mercer needs second moments or sampled rows, and there are none: sketch with "
             "--second-moments or --sample-rows, or use --method nystrom"
         )
-    values = basis.evaluate(sampled)
     shares = shares_of(evidence.weights, len(sampled))
-    moments = (values * shares[:, None]).T @ values / len(sampled)
+    moments = np.zeros((basis.m, basis.m))
+    for start in range(0, len(sampled), _STEP):
+        part = slice(start, start + _STEP)
+        values = basis.evaluate(sampled[part])
+        moments += (values * shares[part, None]).T @ values / len(sampled)
     gram = basis.gram()
     moments += _SHARE_OF_LANDMARKS * (gram @ gram) / basis.m
     return mercer_functions(basis.nystrom, moments, count), f"{len(sampled):,} sampled rows"
