@@ -35,20 +35,20 @@ def eliminate(block, weights, alive, slip, costs, pivots):  # type: ignore[no-un
                 direction[i] = -direction[i]
         # There are positive and negative ones among them, since their sum is 0; but for rounding.
         for _ in range(2):
-            longest = np.inf
+            longest, pivot = np.inf, -1
             for i in range(n):
                 if alive[i] and direction[i] > 1e-12 * size:
-                    longest = min(longest, (weights[i] + slip) / direction[i])
-            if longest < np.inf:
+                    length = (weights[i] + slip) / direction[i]
+                    if length < longest:
+                        longest, pivot = length, i
+            if pivot >= 0:
                 break
             for i in range(n):
                 direction[i] = -direction[i]
         # Of all points that are as good as first to reach 0, the one that is eliminated with the least error.
-        pivot = -1
         for i in range(n):
             rate = direction[i]
-            first = alive[i] and rate > 1e-12 * size and weights[i] <= longest * rate
-            if first and (pivot < 0 or rate > direction[pivot]):
+            if alive[i] and rate > direction[pivot] and weights[i] <= longest * rate:
                 pivot = i
         length = weights[pivot] / direction[pivot]
         for i in range(n):

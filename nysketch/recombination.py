@@ -25,8 +25,9 @@ _SLIP = 1e-14
 _AFRESH = 64
 # How many points `condense` tries to leave out before it takes a step that is cut short.
 _TRIED = 32
-# Steps to bring means to what they should be; what is less than this is rounding.
-_ADJUSTMENTS, _ROUNDING = 50, 1e-16
+# Steps to bring means to what they should be. What is less than this is rounding; and from there on, rounding
+# may be what keeps them apart.
+_ADJUSTMENTS, _ROUNDING, _NEARLY = 50, 1e-16, 1e-13
 # Added to the kernel matrix, relative to its mean diagonal: kernels are singular to the last digits.
 _RIDGE = 1e-10
 
@@ -212,10 +213,13 @@ def adjusted(functions: Floats, means: Floats, weights: Floats) -> Floats:
     lengths = np.sqrt((constant**2).mean(axis=0))
     lengths[lengths == 0] = 1.0
     matrix, wanted = (constant / lengths).T, wanted / lengths
+    last = np.inf
     for _ in range(_ADJUSTMENTS):
         off = wanted - matrix @ weights
-        if np.abs(off).max() <= _ROUNDING:
-            break
+        size = float(np.abs(off).max())
+        if size <= _ROUNDING or (size < _NEARLY and size > 0.5 * last):
+            break  # as good as it gets
+        last = size
         roots = np.sqrt(weights)
         change = roots * np.linalg.lstsq(matrix * roots, off, rcond=1e-13)[0]
         # A step that goes below 0 is taken as far as half of the way there, for each weight on its own.

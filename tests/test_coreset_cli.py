@@ -197,6 +197,23 @@ def test_what_is_refused(tables, run_cli, args, code, words):
     assert b"Traceback" not in result.stderr
 
 
+def test_the_basis_is_no_output(tables, tmp_path, run_cli):
+    basis = tmp_path / "b.parquet"
+    basis.write_bytes((tables / "a.nysk").read_bytes())
+    result = run_cli(
+        "coreset", tables / "a.parquet", "--basis", basis, "-o", basis, "--if-exists", "overwrite"
+    )
+    assert "is an input" in refusal(result, 2) and basis.read_bytes() == (tables / "a.nysk").read_bytes()
+
+
+def test_lists_are_refused_by_csv_before_anything_is_read(tmp_path, run_cli):
+    lists = pa.FixedSizeListArray.from_arrays(np.arange(200.0), 2)
+    pq.write_table(pa.table({"v": lists}), tmp_path / "v.parquet")
+    args = ["coreset", tmp_path / "v.parquet", "-m", 20, "-s", 5]
+    assert "CSV cannot hold lists" in refusal(run_cli(*args, "-o", tmp_path / "c.csv"), 2)
+    assert run_cli(*args, "-o", tmp_path / "c.arrow").returncode == 0
+
+
 def test_an_interrupted_run_leaves_nothing(tables, tmp_path, cli_command):
     command, environment = cli_command
     pq.write_table(

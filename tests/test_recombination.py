@@ -66,6 +66,21 @@ def test_costs_do_not_grow(points):
     assert new @ costs[kept] < weights @ costs
 
 
+def test_a_heavy_point_among_light_ones_is_left_out_itself():
+    """Rounding may let no point reach 0 first, but the one that does is known."""
+    from nysketch.elimination import eliminate
+
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        weights = np.r_[1.0, np.full(199, 1e-4)]
+        direction = np.r_[random.uniform(0.5, 2), np.zeros(199)]
+        direction[1:] = -direction[0] / 199
+        pivots, alive = np.empty(1, np.int64), np.ones(200, bool)
+        eliminate(direction[None], weights, alive, 1e-14 * weights.mean(), np.zeros(200), pivots)
+        assert pivots[0] == 0 and weights[0] == 0
+        assert weights.sum() == pytest.approx(1 + 199e-4, rel=1e-12)
+
+
 def test_as_few_points_as_the_slow_way_if_functions_are_independent():
     random = np.random.default_rng(3)
     functions, weights = random.normal(size=(40, 6)), random.uniform(size=40)
