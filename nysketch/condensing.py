@@ -45,7 +45,7 @@ from nysketch.fileformat import load
 from nysketch.fitting import BasisOptions, fit_rows
 from nysketch.kernels import Floats, Rows
 from nysketch.models import MixtureModel
-from nysketch.nearness import distance_to
+from nysketch.nearness import distance_to, mean_embedding_at
 from nysketch.passes import Progress, as_basis
 from nysketch.pilot import read_pilot, read_pilot_for, rows_to_draw_from
 from nysketch.reading import ChunkReader, batch_rows_for, chunk_rows_for
@@ -363,7 +363,8 @@ def _condensed(plan: Prepared, part: Part) -> Coreset:
         scaled = basis.transform(part.points)
         kernel = basis.kernel(scaled, scaled)
         values = part.functions[:, : len(functions)]
-        part = part.only(*reduced(kernel, kernel @ part.weights, values, part.weights, means))
+        target = mean_embedding_at(basis, scaled, mean_kernel, part.sample)
+        part = part.only(*reduced(kernel, target, values, part.weights, means))
         distance = distance_to(
             basis,
             basis.transform(part.points),

@@ -44,6 +44,21 @@ class Distance:
         return self.random_mmd / max(self.mmd + (self.standard_error or 0.0), 1e-9)
 
 
+def mean_embedding_at(basis: NystromBasis, points: Rows, mean_kernel: Floats, sample: RowSample) -> Floats:
+    """Return the mean of k(x, point) over all rows, for every point (scaled).
+
+    Of what is in the span of the landmarks it is exact; the rest is a mean over sampled rows.
+    """
+    features = features_of(basis, points)
+    inside = features @ basis.to_features(mean_kernel)
+    sampled, shares = _representative(sample, basis)
+    if sampled is None:
+        return inside
+    rows, shares = sampled[:_MEASURED_ROWS], shares[:_MEASURED_ROWS]
+    outside = basis.kernel(points, rows) - features @ features_of(basis, rows).T
+    return np.asarray(inside + outside @ shares / len(rows))
+
+
 def distance_to(
     basis: NystromBasis,
     points: Rows,

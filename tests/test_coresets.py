@@ -331,9 +331,9 @@ def test_landmarks_from_elsewhere_are_what_mercer_is_for():
     elsewhere = np.concatenate([random.normal(size=(30, 2)), 4 + 0.7 * random.normal(size=(270, 2))])
     basis = nysketch.Basis.fit(elsewhere, m=300, sampling="uniform", scaling="none", bandwidth=1.0)
     mercer, nystrom = (
-        nysketch.coreset(X, 15, basis=basis, method=method) for method in ("mercer", "nystrom")
+        nysketch.coreset(X, 25, basis=basis, method=method) for method in ("mercer", "nystrom")
     )
-    assert mercer.distance.mmd < 0.5 * nystrom.distance.mmd
+    assert mercer.distance.mmd < 0.5 * nystrom.distance.mmd  # seen: 0.22
 
 
 def test_a_known_measure():
