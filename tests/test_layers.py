@@ -79,6 +79,8 @@ ORDER = [
     ["passes"],
     ["jobs", "assigning", "refining", "estimators"],
     ["modeljobs", "condensing", "coresetfiles"],
+    ["nightly"],
+    ["reporting"],
     ["ui"],
     ["cli"],
 ]

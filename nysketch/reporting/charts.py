@@ -183,7 +183,7 @@ def _draw_threshold(panel: _Panel, one: Series) -> None:
 
 def _draw_series(panel: _Panel, one: Series, *, errors: bool = False) -> None:
     colour = one.colour % SERIES
-    notes = list(one.notes) or [None] * len(one.values)
+    notes: list[str | None] = list(one.notes) or [None] * len(one.values)
     dots: list[Symbol] = []
     size = 4.0 if len(one.values) <= 60 else 2.5
     piece: list[tuple[float, float]] = []

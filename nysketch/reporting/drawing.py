@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nysketch.reporting.colours import SERIES, STEPS
 
@@ -50,11 +50,12 @@ STYLES = {
     **{f"line{i}": Style(stroke=f"series{i}", width=2.0) for i in range(SERIES)},
     **{f"bar{i}": Style(fill=f"series{i}") for i in range(SERIES)},
     **{f"point{i}": Style(fill=f"series{i}", stroke="surface", width=0.75) for i in range(SERIES)},
-    **{f"cloud{i}": Style(fill=f"series{i}", stroke="surface", width=0.5, opacity=0.75) for i in range(SERIES)},
-    **{f"area{i}": Style(fill=f"series{i}", stroke=f"series{i}", width=1.5, opacity=0.15) for i in range(SERIES)},
-    **{f"{side}{i}": Style(fill=f"{side}{i}", stroke="surface") for side in ("less", "more") for i in range(STEPS + 1)},
+    **{f"cloud{i}": Style(f"series{i}", "surface", width=0.5, opacity=0.75) for i in range(SERIES)},
+    **{f"area{i}": Style(f"series{i}", f"series{i}", width=1.5, opacity=0.15) for i in range(SERIES)},
+    **{f"less{i}": Style(fill=f"less{i}", stroke="surface") for i in range(STEPS + 1)},
+    **{f"more{i}": Style(fill=f"more{i}", stroke="surface") for i in range(STEPS + 1)},
     **{f"dense{i}": Style(fill=f"less{i}", stroke="muted", width=0.75) for i in range(STEPS + 1)},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Path:
     style: str
     closed: bool = False
     note: str | None = None
+
+    def moved(self, down: float) -> Path:
+        """Return it farther down."""
+        return replace(self, points=tuple((x, y + down) for x, y in self.points))
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,10 @@ class Box:
     style: str
     note: str | None = None
 
+    def moved(self, down: float) -> Box:
+        """Return it farther down."""
+        return replace(self, y=self.y + down)
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -90,6 +99,10 @@ class Symbol:
     style: str
     note: str | None = None
 
+    def moved(self, down: float) -> Symbol:
+        """Return it farther down."""
+        return replace(self, y=self.y + down)
+
 
 @dataclass(frozen=True)
 class Words:
@@ -101,6 +114,10 @@ class Words:
     style: str = "label"
     anchor: str = "start"
     turned: bool = False
+
+    def moved(self, down: float) -> Words:
+        """Return it farther down."""
+        return replace(self, y=self.y + down)
 
 
 Mark = Path | Box | Symbol | Words

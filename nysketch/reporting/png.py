@@ -38,7 +38,8 @@ def write_png(drawing: Drawing, file: IO[bytes]) -> None:
     for order, mark in enumerate(drawing.marks):
         _add(axes, mark, order)
     # Without its own metadata, which names matplotlib's version.
-    FigureCanvasAgg(figure).print_png(file, metadata={"Software": None, "Title": drawing.title})
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(file, metadata={"Software": None, "Title": drawing.title})
 
 
 def _add(axes: Any, mark: Mark, order: int) -> None:

@@ -1,4 +1,4 @@
-"""Rows in two dimensions: along two columns, or along the directions in which landmarks or centres vary most."""
+"""Rows in two dimensions: along two columns, or where landmarks or centres vary most."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def principal(rows: Floats, center: Floats, scale: Floats, features: Sequence[st
 def _axis_name(which: str, axis: Floats, part: float, features: Sequence[str]) -> str:
     order = np.argsort(-np.abs(axis), kind="stable")[:_NAMED]
     named = [
-        f"{'−' if axis[i] < 0 else ''}{features[i]}" for i in order if abs(axis[i]) > 0.25 * np.abs(axis).max()
+        f"{'−' if axis[i] < 0 else ''}{features[i]}"
+        for i in order
+        if abs(axis[i]) > 0.25 * np.abs(axis).max()
     ]
     words = f": {', '.join(named)}" if axis.any() else ""
     return f"{which} direction ({100 * part:.0f} % of the variance){words}"
@@ -108,9 +110,7 @@ def _axis_name(which: str, axis: Floats, part: float, features: Sequence[str]) -
 
 def of_landmarks(basis: NystromBasis) -> Projection:
     """Return the projection in which scaled landmarks vary most."""
-    return principal(
-        np.asarray(basis.landmarks, np.float64), basis.center, basis.scale, feature_names(basis)
-    )
+    return principal(np.asarray(basis.landmarks, np.float64), basis.center, basis.scale, feature_names(basis))
 
 
 def of_model(model: Model) -> Projection:

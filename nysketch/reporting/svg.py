@@ -55,8 +55,16 @@ def document(drawing: Drawing) -> str:
     surface = _mark(Box(0, 0, drawing.width, drawing.height, "surface"))
     size = f' width="{drawing.width:g}" height="{drawing.height:g}" xmlns="http://www.w3.org/2000/svg"'
     return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n' + _element(drawing, "picture", size, style + surface) + "\n"
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        + _element(drawing, "picture", size, style + surface)
+        + "\n"
     )
+
+
+def small(drawing: Drawing) -> str:
+    """Return the element for a symbol in a line of text, which says the same: screen readers skip it."""
+    size = f'viewBox="0 0 {drawing.width:g} {drawing.height:g}"'
+    return f'<svg {size} aria-hidden="true">{"".join(map(_mark, drawing.marks))}</svg>'
 
 
 def _element(drawing: Drawing, name: str, attributes: str, first: str) -> str:

@@ -41,9 +41,7 @@ class Track:
     def moved(self, scale: Floats) -> list[float | None]:
         """Return how far its centre is from where it was first, in scaled units."""
         known = [centre for centre in self.centres if centre is not None]
-        return [
-            None if c is None else float(np.linalg.norm((c - known[0]) / scale)) for c in self.centres
-        ]
+        return [None if c is None else float(np.linalg.norm((c - known[0]) / scale)) for c in self.centres]
 
 
 def same_features(models: Sequence[Model]) -> int:

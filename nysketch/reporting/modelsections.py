@@ -1,0 +1,253 @@
+"""Sections of a report on models: clusters over time, and a map of the newest partition."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nysketch.models import Model
+from nysketch.reporting.charts import NARROW, WIDE, Series, heat_map, lines
+from nysketch.reporting.clouds import Centre, Dot, cloud
+from nysketch.reporting.colours import SERIES
+from nysketch.reporting.contents import AnyModel, Contents
+from nysketch.reporting.drawing import Drawing, Symbol, shape_of
+from nysketch.reporting.maps import centres_of, dots_of, fits, landmarks_of, word_for
+from nysketch.reporting.page import Section, Table, figure, folded, heading, key, paragraph
+from nysketch.reporting.projecting import of_landmarks
+from nysketch.reporting.scales import compact, count, number, plural, share, signed
+from nysketch.reporting.tracking import Track, same_features, tracks
+
+# Clusters with lines of their own; the others are few rows each, and still in the table.
+_MOST_CLUSTERS, _NARROW_CLUSTERS = 8, 5
+_MOST_FEATURES = 14
+_MOST_MODELS = 6
+_MOST_MAPS = 3
+_STRONG = 2.0
+# Columns of a table of centres; wider data is for the model file.
+_MOST_TABLE = 40
+
+
+def models(contents: Contents) -> Section:
+    """Return shares and centres of the clusters of every model over time."""
+    section = Section("models", "Clusters")
+    if not contents.models:
+        section.body.append(paragraph("The job learns no models, or none was learned yet."))
+        return section
+    shown = list(contents.models.items())
+    for which, (name, found) in enumerate(shown[:_MOST_MODELS]):
+        section.body += _model(name, found, which, contents.model_partitions.get(name, len(found)))
+    if len(shown) > _MOST_MODELS:
+        rest = ", ".join(name for name, _ in shown[_MOST_MODELS:])
+        section.body.append(paragraph(f"Not shown: {rest}.", "about"))
+    return section
+
+
+def _model(name: str, found: list[tuple[str, AnyModel]], which: int, versions: int) -> list[str]:
+    kept = same_features([model for _, model in found])
+    found = found[-kept:]
+    names = [partition for partition, _ in found]
+    newest = found[-1][1]
+    word = word_for(newest)
+    kind = "Gaussian mixture" if word == "component" else "k-means"
+    followed = tracks([model for _, model in found])
+    shown = followed[:_MOST_CLUSTERS]
+    window = f", of which the latest {len(names)} are shown" if versions > len(names) else ""
+    body = [
+        heading(f"{name}: {plural(newest.k, word)} ({kind})"),
+        paragraph(
+            f"Refreshed {plural(versions, 'time')}{window}, last with {names[-1]}. The same number is "
+            f"the same {word} over time; 1 is the largest now.",
+            "about",
+        ),
+    ]
+    if len(followed) > len(shown):
+        body.append(paragraph(f"Pictures show the {len(shown)} largest of {len(followed)}.", "about"))
+    if len(names) > 1:
+        body.append(_shares(name, names, shown, word, which))
+    body.append(_centres(name, newest, followed, word, which))
+    if len(names) > 1:
+        body.append(_moves(name, names, shown, newest, word, which))
+    return body
+
+
+def _labels(word: str, number_of: int) -> str:
+    return f"{word} {number_of + 1}"
+
+
+def _shares(name: str, names: list[str], shown: list[Track], word: str, which: int) -> str:
+    series = [
+        Series(
+            _labels(word, i),
+            track.shares,
+            colour=i,
+            notes=[
+                f"{n}: {_labels(word, i)}, {_percent(s)}" for n, s in zip(names, track.shares, strict=True)
+            ],
+        )
+        for i, track in enumerate(shown)
+    ]
+    last = ", ".join(f"{word} {i + 1} {_percent(track.shares[-1])}" for i, track in enumerate(shown))
+    wide, narrow = (
+        lines(
+            names,
+            [_short(one, width) for one in series],
+            title=f"Shares of the {word}s of {name} over time",
+            description=f"With {names[-1]}: {last}.",
+            width=width,
+            words=_percent,
+        )
+        for width in (WIDE, NARROW)
+    )
+    rows = [[names[at], *(_percent(t.shares[at]) for t in shown)] for at in range(len(names) - 1, -1, -1)]
+    numbers = Table(["partition", *(_labels(word, i) for i in range(len(shown)))], rows)
+    return figure(f"shares-{which}", wide, narrow, caption="Share of the rows.", numbers=numbers)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.3g} %"
+
+
+def _short(one: Series, width: float) -> Series:
+    """Return the series for a narrow picture: its name shorter, no notes, which need a pointer."""
+    if width >= WIDE:
+        return one
+    return Series(one.name.split()[-1], one.values, colour=one.colour)
+
+
+def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, which: int) -> str:
+    """Draw the newest centres as deviations from the middle of the data, and list them in its units."""
+    present = [
+        (i, track.centres[-1], track.shares[-1])
+        for i, track in enumerate(followed)
+        if track.centres[-1] is not None
+    ]
+    deviations = np.array([newest.scaled(np.atleast_2d(centre))[0] for _, centre, _ in present])
+    features = newest.features
+    order = np.argsort(-np.abs(deviations).max(axis=0), kind="stable")[:_MOST_FEATURES].tolist()
+    parts = []
+    for width, most in ((WIDE, _MOST_CLUSTERS), (NARROW, _NARROW_CLUSTERS)):
+        parts.append(
+            heat_map(
+                [features[f] for f in order],
+                [(f"{word} {i + 1}" if width >= WIDE else str(i + 1)) for i, _, _ in present[:most]],
+                [[float(d) for d in deviations[:most, f]] for f in order],
+                title=f"Centres of the {word}s of {name}",
+                description="; ".join(
+                    f"{word} {i + 1}: "
+                    + ", ".join(f"{features[f]} {signed(float(deviations[at, f]))}" for f in order[:4])
+                    for at, (i, _, _) in enumerate(present[:most])
+                ),
+                words=signed,
+                width=width,
+                largest=_STRONG,
+            )
+        )
+    few = features[:_MOST_TABLE]
+    rows = [
+        [f"{word} {i + 1}", share(part or 0.0), *(number(float(v), 4) for v in centre[: len(few)])]
+        for i, centre, part in present
+        if centre is not None
+    ]
+    left_out = len(features) - len(order)
+    caption = f"The newest centres: how far each is from the middle of all {word}s, in scaled units" + (
+        f"; {plural(left_out, 'column')} in which they differ less are left out." if left_out else "."
+    )
+    body = figure(f"centres-{which}", parts[0], parts[1], caption=caption)
+    return body + folded("The centres in the units of the data", Table(["", "share", *few], rows))
+
+
+def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word: str, which: int) -> str:
+    series = [Series(_labels(word, i), track.moved(newest.scale), colour=i) for i, track in enumerate(shown)]
+    last = ", ".join(f"{one.name} {number(one.values[-1])}" for one in series if one.values[-1] is not None)
+    wide, narrow = (
+        lines(
+            names,
+            [_short(one, width) for one in series],
+            title=f"How far the centres of {name} moved",
+            description=f"By {names[-1]}: {last} standard deviations.",
+            width=width,
+            height=180,
+        )
+        for width in (WIDE, NARROW)
+    )
+    rows = [[names[at], *(number(one.values[at]) for one in series)] for at in range(len(names) - 1, -1, -1)]
+    return figure(
+        f"moves-{which}",
+        wide,
+        narrow,
+        caption=f"How far each centre is from where it was with {names[0]}, in scaled units.",
+        numbers=Table(["partition", *(one.name for one in series)], rows),
+    )
+
+
+# ---- the map ------------------------------------------------------------------------------------------
+
+
+def landmarks(contents: Contents) -> Section:
+    """Return a map of the newest partition for every model, or one by density."""
+    section = Section("map", "Map")
+    sketch, newest = contents.sketch, contents.newest
+    basis = None if sketch is None else landmarks_of(sketch)
+    if sketch is None or newest is None:
+        section.body.append(paragraph("There is no sketch of the newest partition."))
+        return section
+    if basis is None:
+        section.body.append(
+            paragraph("These sketches have no landmarks that are points: there is nothing to draw.")
+        )
+        return section
+    sized = sketch.cells is not None
+    section.body.append(
+        paragraph(
+            f"The {count(basis.m)} landmarks"
+            + (f", each as large as it has rows of {newest.name} nearest to it," if sized else "")
+            + " in the two directions in which they vary most.",
+            "about",
+        )
+    )
+    projection = of_landmarks(basis)
+    fitting = [(name, found) for name, found in contents.models.items() if fits(found[-1][1], basis)]
+    for which, (name, found) in enumerate(fitting[:_MOST_MAPS]):
+        model = found[-1][1]
+        word = word_for(model)
+        numbers = [0] * model.k
+        for i, track in enumerate(tracks([model])):
+            numbers[track.numbers[-1] or 0] = i
+        dots = dots_of(sketch, projection, model, numbers, word=word)
+        centres = centres_of(model, projection, numbers, word=word)
+        title = f"Landmarks by {word} of {name}"
+        section.body.append(heading(title))
+        section.body.append(
+            _map(f"map-{which}", dots, centres, title, projection.names, _map_key(model.k, word))
+        )
+    if not fitting:
+        title = "Landmarks by density"
+        dots = dots_of(sketch, projection)
+        section.body.append(_map("map-0", dots, [], title, projection.names, ""))
+    return section
+
+
+def _map_key(k: int, word: str) -> str:
+    entries = [
+        (Drawing(22, 16, "", "", [Symbol(11, 8, 5, shape_of(i), f"cloud{i % SERIES}")]), f"{word} {i + 1}")
+        for i in range(min(k, 16))
+    ]
+    entries.append((Drawing(22, 16, "", "", [Symbol(11, 8, 5, "cross", "centre")]), f"centre of a {word}"))
+    return key(entries)
+
+
+def _map(
+    name: str, dots: list[Dot], centres: list[Centre], title: str, axes: tuple[str, str], symbols: str
+) -> str:
+    known = sum(dot.rows or 0.0 for dot in dots)
+    description = f"{count(len(dots))} landmarks" + (f" with {compact(known)} rows" if known else "") + "; "
+    description += "; ".join(centre.note for centre in centres[:16]) or "darker ones are denser"
+    drawings = []
+    for width, height in ((WIDE, 520.0), (NARROW, 340.0)):
+        drawing, missing = cloud(
+            dots, centres, title=title, description=description, axis_names=axes, width=width, height=height
+        )
+        drawings.append(drawing)
+    caption = (
+        f"{plural(missing, 'landmark')} far out, or with the fewest rows, are not drawn." if missing else ""
+    )
+    return figure(name, drawings[0], drawings[1], key=symbols, caption=caption)
