@@ -107,10 +107,10 @@ def panels(
     height: float = 170.0,
 ) -> Drawing:
     """Draw each series in a panel of its own, one below the other, with errors, thresholds and alarms."""
-    left, gap, below = 56.0, 34.0, 26.0
-    drawing = Drawing(width, len(series) * (height + gap) + below, title, description)
+    left, gap, below = 56.0, 46.0, 26.0
+    drawing = Drawing(width, len(series) * (height + gap) + below - 12, title, description)
     for row, one in enumerate(series):
-        top = row * (height + gap) + gap
+        top = row * (height + gap) + gap - 12
         panel = _Panel(drawing, left, width - 10, top, top + height, len(names))
         drawing.add(Words(2, top - 14, shortened(one.name, width - 10, 13), "title"))
         panel.draw_numbers(0.0, one.reach())
@@ -242,7 +242,7 @@ def heat_style(value: float, largest: float) -> str:
     """Return the style of a cell: by sign, and by how near to the largest the number is."""
     if not largest > 0 or not math.isfinite(value):
         return "more0"
-    step = min(math.ceil(abs(value) / largest * STEPS - 1e-9), STEPS)
+    step = min(round(abs(value) / largest * STEPS), STEPS)
     return f"{'less' if value < 0 else 'more'}{step}"
 
 

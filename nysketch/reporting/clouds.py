@@ -133,7 +133,7 @@ def _scales(
         low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
         if not high - low > 1e-9 * max(abs(low), abs(high)):
             low, high = low - (abs(low) / 2 or 1.0), high + (abs(high) / 2 or 1.0)
-        margin = 0.06 * (high - low)
+        margin = 0.09 * (high - low)
         ranges.append((low - margin, high + margin))
     if same_units:  # then a distance is as long in every direction
         per_pixel = max(

@@ -123,7 +123,7 @@ def _trouble(contents: Contents) -> list[str]:
     run = contents.history[-1]
     errors = sections.errors_of(run)
     if errors or run.get("exit_code") not in (0, 7, None):
-        return [f"The last run ({run.get('started', 'at an unknown time')}) ended with "
+        return [f"The last run ({sections.started(run)}) ended with "
                 f"{sections.exit_code(run)}.", *errors]  # fmt: skip
     return []
 
@@ -151,15 +151,17 @@ def _tiles(contents: Contents) -> str:
         usual = rows / len(partitions)
         alarms = [p.name for p in partitions if contents.alarms(p.name)]
         now = len(contents.alarms(newest.name))
-        last = f"of all {count(len(alarms))}, the last in {alarms[-1]}" if alarms else "none ever"
+        ever = (
+            f"{plural(len(alarms), 'partition')} so far, {alarms[-1]} the last" if alarms else "none so far"
+        )
         tiles += [
             ("Rows, newest", count(newest.rows), f"{number(usual)} on average"),
             ("Rows in all", count(rows), f"{count(sum(p.dropped_rows for p in partitions))} dropped"),
-            ("Alarms, newest", f"◆ {now}" if now else "0", f"partitions with alarms: {last}"),
+            ("Alarms, newest", f"◆ {now}" if now else "0", ever),
         ]
     if contents.history:
         run = contents.history[-1]
-        tiles.append(("Last run", sections.exit_code(run), str(run.get("started", ""))))
+        tiles.append(("Last run", sections.exit_code(run), sections.started(run)))
     items = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(about)}</small></dd></div>"
         for name, value, about in tiles

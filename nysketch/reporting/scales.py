@@ -76,12 +76,13 @@ def count(value: int) -> str:
     return f"{value:,}".replace("-", "−")
 
 
-def signed(value: float | None, digits: int = 2) -> str:
-    """Return a number with its sign."""
+def signed(value: float | None) -> str:
+    """Return a number with its sign and two decimals, fewer where it is large."""
     if value is None or not math.isfinite(value):
         return "–"
-    words = number(round(value, 4), digits)
-    return words if value < 0 or words == "0" else f"+{words}"
+    decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    words = f"{value:+,.{decimals}f}" if abs(value) < 1e6 else f"{value:+.1e}"
+    return "0.00" if words in ("+0.00", "-0.00") else words.replace("-", "−")
 
 
 def compact(value: float) -> str:

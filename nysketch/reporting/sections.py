@@ -170,9 +170,10 @@ def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
         notes = " ".join([one.verdict or "", *one.notes[:2]]).strip()
         rows.append([name, f"{one.other} ({one.against})", number(one.mmd), moved or "–", notes])
     words = "Latest alarms" if len(alarms) > _MOST_ALARMS else "Alarms"
-    content = Table(
-        ["partition", "differs from", "MMD", "moved most (standard deviations)", ""], rows, (0, 1, 3), 4
-    )
+    header = ["partition", "differs from", "MMD", "moved most (standard deviations)", "remarks"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    content = Table(header, rows, (0, 1, 3), 4)
     return [heading(words), table(content, words)]
 
 
@@ -230,7 +231,7 @@ def _moved(kind: str, found: list[tuple[str, Compared]], which: int) -> list[str
         for width, across in ((WIDE, _ACROSS_WIDE), (NARROW, _ACROSS_NARROW))
     )
     rows = [
-        [partition, one.other, c.name, signed(c.shift, 3), number(c.error, 2)]
+        [partition, one.other, c.name, signed(c.shift), number(c.error, 2)]
         for partition, one in reversed(found)
         for c in one.columns[:_MOST_COLUMNS]
     ]
@@ -272,7 +273,7 @@ def quality(contents: Contents) -> Section:
         "Kernel values as features tell them differ by this much from the kernel."
         if fourier
         else "Landmarks are enough as long as the projection error, which is theirs, stays below the "
-        "sampling error, which so many rows have in any case. When it rises, the basis no longer covers the data."
+        "sampling error, which so many rows have in any case. When it rises, the basis no longer covers them."
     )
     section.body.append(paragraph(about + _windowed(contents), "about"))
     advice = measured[-1].get("advice")
@@ -352,7 +353,7 @@ def runs(contents: Contents) -> Section:
     latest = contents.history[-_MOST_RUNS:][::-1]
     rows = [
         [
-            str(run.get("started", "–")),
+            started(run),
             _seconds(run.get("seconds")),
             exit_code(run),
             *(count(size_of(run.get(what))) for what in ("new", "changed", "removed")),
@@ -368,6 +369,11 @@ def runs(contents: Contents) -> Section:
         section.body.append(paragraph(words, "about"))
     section.body.append(table(Table(header, rows, (0, 2), 8), "Runs"))
     return section
+
+
+def started(run: dict[str, Any]) -> str:
+    """Return when a run started, so that a line can break between day and time."""
+    return str(run.get("started", "–")).replace("T", " ", 1)
 
 
 def exit_code(run: dict[str, Any]) -> str:
