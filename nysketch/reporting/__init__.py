@@ -3,7 +3,7 @@
 contents.py        a store, read and checked
 report.py          the page: its first sentence and which sections it has
 sections.py        drift, columns, quality, rows, runs, partitions
-modelsections.py   clusters over time; the map of the newest partition
+modelsections.py   clusters over time; mapsection.py: where the newest rows are
 page.py            HTML: the frame of the page, tables, figures
 pictures.py        single pictures of sketches and models
 

@@ -131,7 +131,7 @@ def lines(
     words: Callable[[float], str] = compact,
 ) -> Drawing:
     """Draw several series in one panel, each with its name where it ends."""
-    labels = 130.0 if width >= WIDE else 74.0
+    labels = 140.0 if width >= WIDE else 84.0
     drawing = Drawing(width, height + 40, title, description)
     panel = _Panel(drawing, 56.0, width - labels, 12.0, height + 10, len(names))
     low = min([v for one in series for v in finite(one.values)] + [0.0])

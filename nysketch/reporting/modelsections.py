@@ -1,26 +1,23 @@
-"""Sections of a report on models: clusters over time, and a map of the newest partition."""
+"""The section of a report on models: clusters over time."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from nysketch.models import Model
 from nysketch.reporting.charts import NARROW, WIDE, Series, heat_map, lines
-from nysketch.reporting.clouds import Centre, Dot, cloud
-from nysketch.reporting.colours import SERIES
 from nysketch.reporting.contents import AnyModel, Contents
-from nysketch.reporting.drawing import Drawing, Symbol, shape_of
-from nysketch.reporting.maps import centres_of, dots_of, fits, landmarks_of, word_for
-from nysketch.reporting.page import Section, Table, figure, folded, heading, key, paragraph
-from nysketch.reporting.projecting import of_landmarks
-from nysketch.reporting.scales import compact, count, number, plural, share, signed
+from nysketch.reporting.maps import word_for
+from nysketch.reporting.page import Section, Table, figure, folded, heading, paragraph
+from nysketch.reporting.scales import number, plural, share, signed
 from nysketch.reporting.tracking import Track, same_features, tracks
 
 # Clusters with lines of their own; the others are few rows each, and still in the table.
 _MOST_CLUSTERS, _NARROW_CLUSTERS = 8, 5
 _MOST_FEATURES = 14
 _MOST_MODELS = 6
-_MOST_MAPS = 3
 _STRONG = 2.0
 # Columns of a table of centres; wider data is for the model file.
 _MOST_TABLE = 40
@@ -110,7 +107,7 @@ def _short(one: Series, width: float) -> Series:
     """Return the series for a narrow picture: its name shorter, no notes, which need a pointer."""
     if width >= WIDE:
         return one
-    return Series(one.name.split()[-1], one.values, colour=one.colour)
+    return replace(one, name=one.name.split()[-1], notes=())
 
 
 def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, which: int) -> str:
@@ -177,77 +174,3 @@ def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word:
         caption=f"How far each centre is from where it was with {names[0]}, in scaled units.",
         numbers=Table(["partition", *(one.name for one in series)], rows),
     )
-
-
-# ---- the map ------------------------------------------------------------------------------------------
-
-
-def landmarks(contents: Contents) -> Section:
-    """Return a map of the newest partition for every model, or one by density."""
-    section = Section("map", "Map")
-    sketch, newest = contents.sketch, contents.newest
-    basis = None if sketch is None else landmarks_of(sketch)
-    if sketch is None or newest is None:
-        section.body.append(paragraph("There is no sketch of the newest partition."))
-        return section
-    if basis is None:
-        section.body.append(
-            paragraph("These sketches have no landmarks that are points: there is nothing to draw.")
-        )
-        return section
-    sized = sketch.cells is not None
-    section.body.append(
-        paragraph(
-            f"The {count(basis.m)} landmarks"
-            + (f", each as large as it has rows of {newest.name} nearest to it," if sized else "")
-            + " in the two directions in which they vary most.",
-            "about",
-        )
-    )
-    projection = of_landmarks(basis)
-    fitting = [(name, found) for name, found in contents.models.items() if fits(found[-1][1], basis)]
-    for which, (name, found) in enumerate(fitting[:_MOST_MAPS]):
-        model = found[-1][1]
-        word = word_for(model)
-        numbers = [0] * model.k
-        for i, track in enumerate(tracks([model])):
-            numbers[track.numbers[-1] or 0] = i
-        dots = dots_of(sketch, projection, model, numbers, word=word)
-        centres = centres_of(model, projection, numbers, word=word)
-        title = f"Landmarks by {word} of {name}"
-        section.body.append(heading(title))
-        section.body.append(
-            _map(f"map-{which}", dots, centres, title, projection.names, _map_key(model.k, word))
-        )
-    if not fitting:
-        title = "Landmarks by density"
-        dots = dots_of(sketch, projection)
-        section.body.append(_map("map-0", dots, [], title, projection.names, ""))
-    return section
-
-
-def _map_key(k: int, word: str) -> str:
-    entries = [
-        (Drawing(22, 16, "", "", [Symbol(11, 8, 5, shape_of(i), f"cloud{i % SERIES}")]), f"{word} {i + 1}")
-        for i in range(min(k, 16))
-    ]
-    entries.append((Drawing(22, 16, "", "", [Symbol(11, 8, 5, "cross", "centre")]), f"centre of a {word}"))
-    return key(entries)
-
-
-def _map(
-    name: str, dots: list[Dot], centres: list[Centre], title: str, axes: tuple[str, str], symbols: str
-) -> str:
-    known = sum(dot.rows or 0.0 for dot in dots)
-    description = f"{count(len(dots))} landmarks" + (f" with {compact(known)} rows" if known else "") + "; "
-    description += "; ".join(centre.note for centre in centres[:16]) or "darker ones are denser"
-    drawings = []
-    for width, height in ((WIDE, 520.0), (NARROW, 340.0)):
-        drawing, missing = cloud(
-            dots, centres, title=title, description=description, axis_names=axes, width=width, height=height
-        )
-        drawings.append(drawing)
-    caption = (
-        f"{plural(missing, 'landmark')} far out, or with the fewest rows, are not drawn." if missing else ""
-    )
-    return figure(name, drawings[0], drawings[1], key=symbols, caption=caption)

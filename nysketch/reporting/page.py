@@ -117,7 +117,9 @@ def table(content: Table, caption: str) -> str:
     """Return a table in a box that scrolls by itself, if it is too wide or long; keyboards reach it, too."""
 
     def cell(tag: str, i: int, words: str, extra: str = "") -> str:
-        kind = "wrap" if tag == "td" and i == content.wrapped else "l" if i in content.words else ""
+        kind = "l" if i in content.words else ""
+        if i == content.wrapped:
+            kind = "wrap" if tag == "td" else "l"
         return f"<{tag}{extra}{_class(kind)}>{text(words)}</{tag}>"
 
     head = "".join(cell("th", i, words, ' scope="col"') for i, words in enumerate(content.header))

@@ -9,8 +9,10 @@ from typing import Any
 from nysketch import __version__
 from nysketch.atomic import atomic_file, refuse_to_overwrite
 from nysketch.errors import UsageError
-from nysketch.reporting import modelsections, sections
+from nysketch.reporting import sections
 from nysketch.reporting.contents import Compared, Contents, read_contents
+from nysketch.reporting.mapsection import landmarks
+from nysketch.reporting.modelsections import models
 from nysketch.reporting.page import page
 from nysketch.reporting.scales import count, number, plural, signed
 from nysketch.reporting.svg import text
@@ -72,8 +74,8 @@ def render(contents: Contents) -> str:
     parts = [
         sections.drift(contents),
         sections.columns(contents),
-        modelsections.models(contents),
-        modelsections.landmarks(contents),
+        models(contents),
+        landmarks(contents),
         sections.volume(contents),
         sections.quality(contents),
         sections.runs(contents),

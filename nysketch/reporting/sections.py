@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nysketch.nightly.store import Partition
@@ -281,8 +282,8 @@ def quality(contents: Contents) -> Section:
         section.body.append(paragraph(f"{names[-1]}: {' '.join(map(str, advice))}"))
     description = " ".join(f"{one.name}: {_described(one.values, names)}" for one in series)
     wide, narrow = (
-        lines(names, series, title="Quality over time", description=description, width=width, height=190)
-        for width in (WIDE, NARROW)
+        lines(names, named, title="Quality over time", description=description, width=width, height=190)
+        for width, named in ((WIDE, series), (NARROW, [_first_word(one) for one in series]))
     )
     facts = [*wanted, ("mean residual", "mean_residual")]
     every = [values(fact) for _, fact in facts]
@@ -290,6 +291,10 @@ def quality(contents: Contents) -> Section:
     numbers = Table(["partition", *(name for name, _ in facts)], rows)
     section.body.append(figure("quality-picture", wide, narrow, numbers=numbers))
     return section
+
+
+def _first_word(one: Series) -> Series:
+    return replace(one, name=one.name.split()[0])
 
 
 def volume(contents: Contents) -> Section:
@@ -364,6 +369,8 @@ def runs(contents: Contents) -> Section:
         for run in latest
     ]
     header = ["started", "took", "ended", "new", "changed", "removed", "rows", "alarms", "errors"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
     if len(contents.history) > len(latest):
         words = f"The latest {len(latest)} of {count(len(contents.history))} runs."
         section.body.append(paragraph(words, "about"))
@@ -380,7 +387,7 @@ def exit_code(run: dict[str, Any]) -> str:
     """Return how a run ended, in words."""
     code = run.get("exit_code")
     known = _EXIT_CODES.get(code) if isinstance(code, int) else None
-    return f"{code}: {known}" if known else str("–" if code is None else code)
+    return f"{known} ({code})" if known else str("–" if code is None else code)
 
 
 def size_of(value: Any) -> int:

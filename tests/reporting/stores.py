@@ -142,7 +142,12 @@ def make_huge(path, partitions=3000):
     write_json(path / "store.json", {"schema_version": 1, "name": "huge", "settings": {}})
     for index in range(partitions):
         key = f"day-{index:05}"
-        quality = {"projection_error": 0.002, "sampling_error": 0.004, "mean_residual": 0.1, "advice": ["Enough."]}
+        quality = {
+            "projection_error": 0.002,
+            "sampling_error": 0.004,
+            "mean_residual": 0.1,
+            "advice": ["Enough."],
+        }
         describe_partition(path, key, 1000 + index % 7, index % 3, quality)
         if index:
             found = [
@@ -156,7 +161,9 @@ def make_huge(path, partitions=3000):
                     "rejected": index % 100 == 99,
                     "verdict": None,
                     "rows": [1000, 1000],
-                    "columns": [{"name": f"c{i}", "shift": float(random.normal()), "error": 0.1} for i in range(20)],
+                    "columns": [
+                        {"name": f"c{i}", "shift": float(random.normal()), "error": 0.1} for i in range(20)
+                    ],
                     "notes": [],
                 }
                 for kind in ("previous", "weekday", "reference")
