@@ -84,7 +84,9 @@ class _Panel:
             return
         room = (self.right - self.left) / len(names)
         widest = min(max(text_width(name, 11) for name in names), 110.0)
-        every = max(math.ceil((widest + 10) / room), 1)
+        # The last name ends where the picture does, if need be: the one before it must leave room for that.
+        overhang = max(self.x(len(names) - 1) + widest / 2 + 1 - self.drawing.width, 0.0)
+        every = max(math.ceil((widest + 10 + overhang) / room), 1)
         for index in range(len(names) - 1, -1, -every):
             x = self.x(index)
             half = text_width(shortened(names[index], widest + 8, 11), 11) / 2
@@ -198,7 +200,7 @@ def _draw_series(panel: _Panel, one: Series, *, errors: bool = False) -> None:
         error = one.errors[index] if errors and index < len(one.errors) else None
         if error is not None and math.isfinite(error):
             ends = (x, panel.up(value - error)), (x, panel.up(value + error))
-            panel.drawing.add(Path(ends, f"line{colour}"))
+            panel.drawing.add(Path(ends, f"error{colour}"))
         if index < len(one.alarms) and one.alarms[index]:
             dots.append(Symbol(x, y, size + 3, "diamond", "alarm", notes[index]))
         else:

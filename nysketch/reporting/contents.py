@@ -102,6 +102,8 @@ def read_contents(path: str | Path) -> Contents:
     found.history = _or_none(found, store.history) or []
     if found.newest is not None:
         found.sketch = _or_none(found, partial(store.sketch, files[found.newest.name]))
+    # Named from the store on: a copy of it elsewhere has the same report.
+    found.problems = [problem.replace(f"{store.path}/", "") for problem in found.problems]
     return found
 
 

@@ -16,8 +16,8 @@ Point = tuple[float, float]
 
 # Shapes of symbols, in the order in which series take them; colour alone must not tell series apart.
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "pentagon")
-# Letters are some 0.56 of their size wide, on average.
-_LETTER = 0.56
+# Letters are some 0.6 of their size wide, in the wider of common fonts.
+_LETTER = 0.6
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ STYLES = {
     "centre-word": Style(fill="text", size=12.0, bold=True),
     "halo": Style(fill="surface", opacity=0.8),
     **{f"line{i}": Style(stroke=f"series{i}", width=2.0) for i in range(SERIES)},
+    **{f"error{i}": Style(stroke=f"series{i}", width=1.2) for i in range(SERIES)},
     **{f"bar{i}": Style(fill=f"series{i}") for i in range(SERIES)},
     **{f"point{i}": Style(fill=f"series{i}", stroke="surface", width=0.75) for i in range(SERIES)},
     **{f"cloud{i}": Style(f"series{i}", "surface", width=0.5, opacity=0.75) for i in range(SERIES)},
@@ -136,6 +137,11 @@ class Drawing:
     def add(self, *marks: Mark) -> None:
         """Put marks over those that are there."""
         self.marks += marks
+
+
+def visible(text: str) -> str:
+    """Return text with � for control codes, which files have no place for or would obey."""
+    return "".join(c if c.isprintable() else " " if c in "\t\n" else "�" for c in text)
 
 
 def text_width(text: str, size: float = 12.0) -> float:

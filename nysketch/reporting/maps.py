@@ -89,7 +89,7 @@ def centres_of(
             Centre(
                 x,
                 y,
-                str(numbers[i] + 1),
+                str(numbers[i] + 1) + ("" if sized is None else f": {share(float(parts[i]))}"),
                 f"{word} {numbers[i] + 1}: {share(float(parts[i]))} of the rows",
                 numbers[i],
                 axes,

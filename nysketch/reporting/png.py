@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import IO, Any
 
 from nysketch.errors import UsageError
 from nysketch.reporting.colours import LIGHT
-from nysketch.reporting.drawing import STYLES, Box, Drawing, Mark, Path, Style, Symbol, Words, outline
+from nysketch.reporting.drawing import (
+    STYLES,
+    Box,
+    Drawing,
+    Mark,
+    Path,
+    Style,
+    Symbol,
+    Words,
+    outline,
+    visible,
+)
 
 # Pixels of a drawing are drawn twice as fine, for screens that show them so and for prints.
 _FINER = 2
@@ -39,7 +51,9 @@ def write_png(drawing: Drawing, file: IO[bytes]) -> None:
         _add(axes, mark, order)
     # Without its own metadata, which names matplotlib's version.
     canvas: Any = FigureCanvasAgg(figure)
-    canvas.print_png(file, metadata={"Software": None, "Title": drawing.title})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # letters that the font lacks are shown as boxes
+        canvas.print_png(file, metadata={"Software": None, "Title": visible(drawing.title)})
 
 
 def _add(axes: Any, mark: Mark, order: int) -> None:
@@ -53,7 +67,7 @@ def _add(axes: Any, mark: Mark, order: int) -> None:
                 mark.x,
                 mark.y,
                 # A dollar sign would begin a formula.
-                mark.text.replace("$", r"\$"),
+                visible(mark.text).replace("$", r"\$"),
                 color=LIGHT[style.fill or "text"],
                 fontsize=_points(style.size),
                 fontweight="bold" if style.bold else "normal",

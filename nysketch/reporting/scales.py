@@ -28,17 +28,17 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Return round numbers, at most so many, evenly from at most `low` to at least `high`."""
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         return [0.0, 1.0]
-    if high - low <= 1e-12 * max(abs(low), abs(high)):  # nothing between them that can be told apart
+    if high - low <= 1e-7 * max(abs(low), abs(high)):  # too near to each other for ticks with few digits
         spread = abs(low) / 2 or 1.0
         low, high = low - spread if low < 0 else min(low, 0.0), high + spread
     step = _round_step((high - low) / max(most - 1, 1))
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    while last - first + 1 > most:
-        step = _round_step(step * 1.01)
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        if last - first <= 1:  # two ticks are the fewest
-            break
-    return [i * step for i in range(first, last + 1)]
+    while True:
+        # A thousandth of a step beyond the last tick is on it.
+        first, last = math.floor(low / step + 1e-3), math.ceil(high / step - 1e-3)
+        last = max(last, first + 1)
+        if last - first < most or last - first <= 2:
+            return [i * step for i in range(first, last + 1)]
+        step = _round_step(1.5 * step)
 
 
 def _round_step(least: float) -> float:

@@ -132,7 +132,7 @@ def _drift_key() -> str:
     return key(
         [
             (
-                drawn(Path(((11, 1), (11, 15)), "line0"), Symbol(11, 8, 4, "circle", "point0")),
+                drawn(Path(((11, 1), (11, 15)), "error0"), Symbol(11, 8, 4, "circle", "point0")),
                 "MMD, and its standard error up and down",
             ),
             (drawn(Path(((1, 8), (21, 8)), "threshold")), "threshold of the test"),

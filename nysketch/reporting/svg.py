@@ -5,7 +5,19 @@ from __future__ import annotations
 from xml.sax.saxutils import escape, quoteattr
 
 from nysketch.reporting.colours import DARK, LIGHT
-from nysketch.reporting.drawing import STYLES, Box, Drawing, Mark, Path, Point, Style, Symbol, Words, outline
+from nysketch.reporting.drawing import (
+    STYLES,
+    Box,
+    Drawing,
+    Mark,
+    Path,
+    Point,
+    Style,
+    Symbol,
+    Words,
+    outline,
+    visible,
+)
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 
@@ -82,8 +94,8 @@ def _element(drawing: Drawing, name: str, attributes: str, first: str) -> str:
 
 
 def text(words: str) -> str:
-    """Escape text for XML and HTML; characters that XML has no place for are shown as �."""
-    return escape("".join(c if c.isprintable() or c in " \n\t" else "�" for c in words))
+    """Escape text for XML and HTML."""
+    return escape(visible(words))
 
 
 def _mark(mark: Mark) -> str:
