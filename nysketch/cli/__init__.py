@@ -37,6 +37,8 @@ COMMANDS = {
     "independence": "Tell whether groups of columns depend on each other.",
     "coreset": "Choose a few weighted rows that stand for all.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
+    "run": "Keep a store of sketches up to date: one line of a crontab.",
+    "status": "Show what a store holds: partitions, gaps, drift, last run.",
 }
 
 
