@@ -39,6 +39,8 @@ COMMANDS = {
     "report": "Write what a store of nightly jobs holds as one HTML file.",
     "plot": "Draw a sketch, a model, or how far sketches are apart.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
+    "run": "Keep a store of sketches up to date: one line of a crontab.",
+    "status": "Show what a store holds: partitions, gaps, drift, last run.",
 }
 
 

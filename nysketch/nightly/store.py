@@ -182,7 +182,7 @@ class Store:
 
     def sketch(self, name: str) -> Sketch:
         """Return the sketch of a partition."""
-        return load_sketch(self.partition_file(name))
+        return _load(self.partition_file(name), self.partition(name).sketch)
 
     def basis(self) -> Basis:
         """Return what all sketches share."""
@@ -212,16 +212,19 @@ class Store:
 
     def window_sketch(self, name: str) -> Sketch:
         """Return the sum of the partitions in a window."""
-        path = self.window_file(name)
-        waiting = pending(path)
-        if waiting.exists() and file_digest(waiting) == self.window(name).digest:
-            return load_sketch(waiting)  # a run was killed before it could rename it
-        return load_sketch(path)
+        return _load(self.window_file(name), self.window(name).digest)
 
     def retired(self) -> list[str]:
         """Return the names of partitions that retention has removed."""
+        return sorted(self._retired().get("partitions", []))
+
+    def retired_members(self) -> dict[str, str]:
+        """Return the partitions in the sum of retired ones, with the digests that their sketches had."""
+        return dict(self._retired().get("members", {}))
+
+    def _retired(self) -> dict[str, Any]:
         path = described(self.retired_file)
-        return [str(name) for name in read_json(path)["partitions"]] if path.exists() else []
+        return dict(read_json(path, "put it back from a copy")) if path.exists() else {}
 
     def models(self) -> dict[str, list[tuple[str, KMeansModel | MixtureModel]]]:
         """Return all models by name: as they were with each partition as the newest one, in order."""
@@ -251,6 +254,13 @@ class Store:
     def history(self) -> list[dict[str, Any]]:
         """Return what each run did, oldest first; a last line that was cut short does not count."""
         return read_lines(self.history_file)
+
+
+def _load(path: Path, digest: str) -> Sketch:
+    """Load a sketch; from its waiting place if a run was killed before it could rename it."""
+    waiting = pending(path)
+    is_there = waiting.exists() and file_digest(waiting) == digest
+    return load_sketch(waiting if is_there else path)
 
 
 def _stems(folder: Path, suffix: str) -> list[str]:

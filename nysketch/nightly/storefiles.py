@@ -103,8 +103,8 @@ def settle_pair(path: Path) -> None:
     waiting = pending(path)
     if not waiting.exists():
         return
-    described = read_json_or_none(described(path))
-    if isinstance(described, dict) and described.get("digest") == file_digest(waiting):
+    description = read_json_or_none(described(path))
+    if isinstance(description, dict) and description.get("digest") == file_digest(waiting):
         replace_file(waiting, path)
     else:
         remove(waiting)
@@ -176,7 +176,7 @@ def _end_of_lines(file: Any) -> int:
     while position > 0:
         start = max(0, position - _TAIL_BYTES)
         file.seek(start)
-        newline = file.read(position - start).rfind(b"\n")
+        newline: int = file.read(position - start).rfind(b"\n")
         if newline >= 0:
             return start + newline + 1
         position = start

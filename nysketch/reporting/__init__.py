@@ -2,7 +2,8 @@
 
 contents.py        a store, read and checked
 report.py          the page: its first sentence and which sections it has
-sections.py        drift, columns, quality, rows, runs, partitions
+driftsections.py   drift over time, which columns moved
+sections.py        rows, quality, runs, partitions
 modelsections.py   clusters over time; mapsection.py: where the newest rows are
 page.py            HTML: the frame of the page, tables, figures
 pictures.py        single pictures of sketches and models

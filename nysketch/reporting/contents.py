@@ -22,16 +22,22 @@ from nysketch.sketches import Sketch
 AnyModel = KMeansModel | MixtureModel
 _Found = TypeVar("_Found")
 
+_AGAINST = {
+    "previous": "the partition before",
+    "weekday": "the same weekday before",
+    "reference": "the reference",
+}
+
 # Pictures and tables show so many of the latest partitions; older ones are summed up.
 LATEST = 120
 
 
 @dataclass(frozen=True)
 class Moved:
-    """How far the mean of a column moved, in standard deviations."""
+    """How far the mean of a column moved, in standard deviations; None if it was constant before."""
 
     name: str
-    shift: float
+    shift: float | None
     error: float | None
 
 
@@ -39,16 +45,22 @@ class Moved:
 class Compared:
     """A partition against another one, as drift/NAME.json tells."""
 
+    name: str  # of the comparison, in the job
     against: str
     other: str
     mmd: float | None
     standard_error: float | None
-    threshold: float | None
+    threshold: float | None  # of the test, or what the job calls large enough, if that is more
     p_value: float | None
-    rejected: bool
+    alarm: bool  # more than chance, and large enough to matter
     verdict: str | None
     columns: list[Moved]
     notes: list[str]
+
+    @property
+    def label(self) -> str:
+        """What it compares with, in words: its name, if the job gave it one of its own."""
+        return _AGAINST.get(self.against, self.against) if self.name == self.against else self.name
 
 
 @dataclass
@@ -61,6 +73,7 @@ class Contents:
     models: dict[str, list[tuple[str, AnyModel]]] = field(default_factory=dict)
     model_partitions: dict[str, int] = field(default_factory=dict)  # how many each has, also unread ones
     history: list[dict[str, Any]] = field(default_factory=list)
+    retired: int = 0  # partitions that retention has removed
     sketch: Sketch | None = None  # of the newest partition
     problems: list[str] = field(default_factory=list)
 
@@ -76,17 +89,17 @@ class Contents:
 
     def alarms(self, partition: str) -> list[Compared]:
         """Return the comparisons of a partition that found more than chance."""
-        return [one for one in self.compared.get(partition, []) if one.rejected]
+        return [one for one in self.compared.get(partition, []) if one.alarm]
 
-    def kinds(self) -> list[str]:
-        """Return the kinds of comparisons, in the order in which partitions have them."""
-        found = (one.against for name in sorted(self.compared) for one in self.compared[name])
-        return list(dict.fromkeys(found))
+    def kinds(self) -> dict[str, str]:
+        """Return the names of comparisons, and what each compares with in words; in the job's order."""
+        newest_first = (one for name in reversed(self.compared) for one in self.compared[name])
+        return {one.name: one.label for one in newest_first}
 
 
-def read_contents(path: str | Path) -> Contents:
+def read_contents(store: Store | str | Path) -> Contents:
     """Read a store; raise only if there is none."""
-    store = Store.open(path)
+    store = store if isinstance(store, Store) else Store.open(store)
     found = Contents(store.name)
     files: dict[str, str] = {}  # partition → its name as a file
     for file in _or_none(found, store.partition_names) or []:
@@ -99,6 +112,7 @@ def read_contents(path: str | Path) -> Contents:
         if comparisons:
             found.compared[name] = comparisons
     _read_models(found, store, {file: name for name, file in files.items()})
+    found.retired = len(_or_none(found, store.retired) or [])
     found.history = _or_none(found, store.history) or []
     if found.newest is not None:
         found.sketch = _or_none(found, partial(store.sketch, files[found.newest.name]))
@@ -160,17 +174,21 @@ def _comparisons(found: Contents, path: Path) -> list[Compared]:
 
 
 def _compared(one: dict[str, Any]) -> Compared:
-    columns = [Moved(str(c["name"]), float(c["shift"]), _number(c.get("error"))) for c in one["columns"]]
+    mmd, threshold = _number(one["mmd"]), _number(one.get("threshold"))
+    least = _number(one.get("at_least")) or 0.0
     return Compared(
+        name=str(one.get("name") or one["against"]),
         against=str(one["against"]),
         other=str(one["other"]),
-        mmd=_number(one["mmd"]),
+        mmd=mmd,
         standard_error=_number(one.get("standard_error")),
-        threshold=_number(one.get("threshold")),
+        threshold=None if threshold is None else max(threshold, least),
         p_value=_number(one.get("p_value")),
-        rejected=one.get("rejected") is True,
+        alarm=one.get("rejected") is True and (mmd or 0.0) >= least,
         verdict=None if one.get("verdict") is None else str(one["verdict"]),
-        columns=[c for c in columns if math.isfinite(c.shift)],
+        columns=[
+            Moved(str(c["name"]), _number(c.get("shift")), _number(c.get("error"))) for c in one["columns"]
+        ],
         notes=[str(note) for note in one.get("notes", [])],
     )
 

@@ -9,8 +9,10 @@ from typing import Any
 from nysketch import __version__
 from nysketch.atomic import atomic_file, refuse_to_overwrite
 from nysketch.errors import UsageError
+from nysketch.nightly.store import Store
 from nysketch.reporting import sections
 from nysketch.reporting.contents import Compared, Contents, read_contents
+from nysketch.reporting.driftsections import columns, drift
 from nysketch.reporting.mapsection import landmarks
 from nysketch.reporting.modelsections import models
 from nysketch.reporting.page import page
@@ -40,7 +42,7 @@ class Report:
         return dict(vars(self))
 
 
-def write_report(store: str | Path, output: str | Path, *, overwrite: bool = True) -> Report:
+def write_report(store: Store | str | Path, output: str | Path, *, overwrite: bool = True) -> Report:
     """Write the report on a store; the same store gives the same bytes.
 
     An older report is replaced: it was made from the same store, and can be made again.
@@ -72,8 +74,8 @@ def render(contents: Contents) -> str:
     quiet = not contents.problems and not _trouble(contents)
     quiet = quiet and (newest is None or not contents.alarms(newest.name))
     parts = [
-        sections.drift(contents),
-        sections.columns(contents),
+        drift(contents),
+        columns(contents),
         models(contents),
         landmarks(contents),
         sections.volume(contents),
@@ -106,13 +108,13 @@ def headline(contents: Contents) -> str:
         return f"{brought}; it was compared with nothing."
     if not alarms:
         return f"{brought} and no alarms: it looks like {_named(compared)}."
-    moved = max((c for one in alarms for c in one.columns), key=lambda c: abs(c.shift), default=None)
-    most = "" if moved is None else f"; {moved.name} moved most, by {signed(moved.shift)} standard deviations"
+    moved = [(abs(c.shift), c.shift, c.name) for one in alarms for c in one.columns if c.shift is not None]
+    most = f"; {max(moved)[2]} moved most, by {signed(max(moved)[1])} standard deviations" if moved else ""
     return f"{brought} and {plural(len(alarms), 'alarm')}: it differs from {_named(alarms)}{most}."
 
 
 def _named(compared: list[Compared]) -> str:
-    names = [f"{one.other} ({sections.against(one.against)})" for one in compared[:4]]
+    names = [f"{one.other} ({one.label})" for one in compared[:4]]
     more = [f"{len(compared) - 4} more"] if len(compared) > 4 else []
     *first, last = [*names, *more]
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,4 +1,4 @@
-"""Sections of a report, but for those of models: drift, columns, quality, volume, runs, partitions."""
+"""Sections of a report on the partitions themselves: rows, quality, runs, tables."""
 
 from __future__ import annotations
 
@@ -7,25 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from nysketch.nightly.store import Partition
-from nysketch.reporting.charts import NARROW, WIDE, Series, bars, heat_map, lines, panels
-from nysketch.reporting.contents import LATEST, Compared, Contents
-from nysketch.reporting.drawing import Drawing, Path, Symbol
-from nysketch.reporting.page import Section, Table, figure, folded, heading, key, paragraph, table
-from nysketch.reporting.scales import count, number, plural, share, signed
+from nysketch.reporting.charts import NARROW, WIDE, Series, bars, lines
+from nysketch.reporting.contents import LATEST, Contents
+from nysketch.reporting.page import Section, Table, figure, folded, heading, paragraph, table
+from nysketch.reporting.scales import count, number, plural, share
 
-# Kinds of comparisons with panels of their own; a job with more of them shows these.
-_MOST_KINDS = 6
-# The heat map: columns of the data downwards, partitions across.
-_MOST_COLUMNS, _ACROSS_WIDE, _ACROSS_NARROW = 12, 16, 5
-_MOST_ALARMS, _MOST_RUNS, _MOST_GROUPS = 8, 20, 30
-# From here on a shift has the strongest colour; smaller ones would all look alike beside one of 20.
-_STRONG_SHIFT = 2.0
+_MOST_RUNS, _MOST_GROUPS = 20, 30
 
-_AGAINST = {
-    "previous": "the partition before",
-    "weekday": "the same weekday before",
-    "reference": "the reference",
-}
 _EXIT_CODES = {
     0: "done",
     1: "failure",
@@ -41,17 +29,13 @@ _EXIT_CODES = {
 }
 
 
-def against(kind: str) -> str:
-    """Return what a kind of comparison compares with, in words."""
-    return _AGAINST.get(kind, kind)
-
-
-def _windowed(contents: Contents) -> str:
+def windowed(contents: Contents) -> str:
+    """Say that only the latest partitions are shown, if so."""
     total = len(contents.partitions)
     return f" The latest {LATEST} of {count(total)} partitions are shown." if total > LATEST else ""
 
 
-def _described(values: Sequence[float | None], names: Sequence[str]) -> str:
+def described(values: Sequence[float | None], names: Sequence[str]) -> str:
     """Say in words what a line shows: its range and its end."""
     known = [(v, n) for v, n in zip(values, names, strict=True) if v is not None]
     if not known:
@@ -61,188 +45,6 @@ def _described(values: Sequence[float | None], names: Sequence[str]) -> str:
         f"{plural(len(known), 'value')} from {number(low[0])} ({low[1]}) to {number(high[0])} ({high[1]}); "
         f"the last one, of {last[1]}, is {number(last[0])}."
     )
-
-
-# ---- drift --------------------------------------------------------------------------------------------
-
-
-def drift(contents: Contents) -> Section:
-    """How far each partition is from those it is compared with."""
-    section = Section("drift", "Drift")
-    names = [p.name for p in contents.latest]
-    kinds = contents.kinds()
-    shown: dict[str, list[Compared | None]] = {}
-    for kind in kinds[:_MOST_KINDS]:
-        by_name = {
-            n: next((c for c in contents.compared.get(n, []) if c.against == kind), None) for n in names
-        }
-        if any(by_name.values()):
-            shown[kind] = list(by_name.values())
-    if not shown:
-        words = "Nothing was compared yet: there is no other partition, or the job asks for no comparisons."
-        section.body.append(paragraph(words))
-        return section
-    section.body.append(
-        paragraph(
-            "How far the rows of each partition are from others (maximum mean discrepancy, MMD). "
-            "Above the threshold, the difference is more than chance." + _windowed(contents),
-            "about",
-        )
-    )
-    if len(kinds) > _MOST_KINDS:
-        section.body.append(paragraph(f"Not shown: {', '.join(map(against, kinds[_MOST_KINDS:]))}.", "about"))
-    series = [_series_of(kind, found, names, i) for i, (kind, found) in enumerate(shown.items())]
-    description = " ".join(
-        f"Against {against(kind)}: {_described(one.values, names)} {plural(sum(one.alarms), 'alarm')}."
-        for kind, one in zip(shown, series, strict=True)
-    )
-    wide, narrow = (
-        panels(names, series, title="Drift over time", description=description, width=width)
-        for width in (WIDE, NARROW)
-    )
-    section.body.append(
-        figure("drift-picture", wide, narrow, key=_drift_key(), numbers=_drift_table(contents, names, kinds))
-    )
-    section.body += _alarm_list(contents, names)
-    return section
-
-
-def _series_of(kind: str, found: list[Compared | None], names: list[str], colour: int) -> Series:
-    return Series(
-        f"MMD to {against(kind)}",
-        [None if c is None else c.mmd for c in found],
-        [None if c is None else c.standard_error for c in found],
-        [None if c is None else c.threshold for c in found],
-        [c is not None and c.rejected for c in found],
-        colour,
-        ["" if c is None else _note(name, c) for name, c in zip(names, found, strict=True)],
-    )
-
-
-def _note(name: str, c: Compared) -> str:
-    alarm = ", ALARM" if c.rejected else ""
-    error = number(c.standard_error, 2)
-    return f"{name} against {c.other}: MMD {number(c.mmd)} ± {error}, threshold {number(c.threshold)}{alarm}"
-
-
-def _drift_key() -> str:
-    def drawn(*marks: Path | Symbol) -> Drawing:
-        return Drawing(22, 16, "", "", list(marks))
-
-    return key(
-        [
-            (
-                drawn(Path(((11, 1), (11, 15)), "error0"), Symbol(11, 8, 4, "circle", "point0")),
-                "MMD, and its standard error up and down",
-            ),
-            (drawn(Path(((1, 8), (21, 8)), "threshold")), "threshold of the test"),
-            (drawn(Symbol(11, 8, 6, "diamond", "alarm")), "alarm"),
-        ]
-    )
-
-
-def _drift_table(contents: Contents, names: list[str], kinds: list[str]) -> Table:
-    rows = [
-        [
-            name,
-            c.against,
-            c.other,
-            number(c.mmd),
-            number(c.standard_error, 2),
-            number(c.threshold),
-            number(c.p_value, 2),
-            "ALARM" if c.rejected else "",
-        ]
-        for name in reversed(names)
-        for c in contents.compared.get(name, [])
-        if c.against in kinds[:_MOST_KINDS]
-    ]
-    header = ["partition", "kind", "compared with", "MMD", "± error", "threshold", "p-value", "alarm"]
-    return Table(header, rows, (0, 1, 2, 7))
-
-
-def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
-    alarms = [(name, one) for name in reversed(names) for one in contents.alarms(name)]
-    if not alarms:
-        return []
-    rows = []
-    for name, one in alarms[:_MOST_ALARMS]:
-        moved = ", ".join(f"{c.name} {signed(c.shift)}" for c in one.columns[:3])
-        notes = " ".join([one.verdict or "", *one.notes[:2]]).strip()
-        rows.append([name, f"{one.other} ({one.against})", number(one.mmd), moved or "–", notes])
-    words = "Latest alarms" if len(alarms) > _MOST_ALARMS else "Alarms"
-    header = ["partition", "differs from", "MMD", "moved most (standard deviations)", "remarks"]
-    if not any(row[-1] for row in rows):
-        header, rows = header[:-1], [row[:-1] for row in rows]
-    content = Table(header, rows, (0, 1, 3), 4)
-    return [heading(words), table(content, words)]
-
-
-# ---- columns ------------------------------------------------------------------------------------------
-
-
-def columns(contents: Contents) -> Section:
-    """Which columns moved, for every kind of comparison."""
-    section = Section("columns", "Which columns moved")
-    for number_of_kind, kind in enumerate(contents.kinds()[:_MOST_KINDS]):
-        found = [
-            (p.name, one)
-            for p in contents.latest
-            for one in contents.compared.get(p.name, [])
-            if one.against == kind and one.columns
-        ][-_ACROSS_WIDE:]
-        if found:
-            section.body += _moved(kind, found, number_of_kind)
-    about = (
-        "How far the mean of each column moved, in its standard deviations: + and orange for up, − and blue "
-        f"for down, strongest from {_STRONG_SHIFT:g} on. Columns that moved most come first."
-    )
-    if section.body:
-        section.body.insert(0, paragraph(about, "about"))
-    else:
-        section.body.append(paragraph("No comparison tells which columns moved."))
-    return section
-
-
-def _moved(kind: str, found: list[tuple[str, Compared]], which: int) -> list[str]:
-    largest: dict[str, float] = {}
-    for _, one in found:
-        for column in one.columns:
-            largest[column.name] = max(largest.get(column.name, 0.0), abs(column.shift))
-    names = sorted(largest, key=lambda name: (-largest[name], name))[:_MOST_COLUMNS]
-    shifts = [{c.name: c for c in one.columns} for _, one in found]
-    title = f"Shifts of columns against {against(kind)}"
-    newest = found[-1][1]
-    description = (
-        f"Of {found[-1][0]} against {newest.other}: "
-        + ", ".join(f"{c.name} {signed(c.shift)}" for c in newest.columns[:8])
-        + " standard deviations."
-    )
-    wide, narrow = (
-        heat_map(
-            names,
-            [name for name, _ in found[-across:]],
-            [[s[name].shift if name in s else None for s in shifts[-across:]] for name in names],
-            title=title,
-            description=description,
-            words=signed,
-            width=width,
-            largest=_STRONG_SHIFT,
-        )
-        for width, across in ((WIDE, _ACROSS_WIDE), (NARROW, _ACROSS_NARROW))
-    )
-    rows = [
-        [partition, one.other, c.name, signed(c.shift), number(c.error, 2)]
-        for partition, one in reversed(found)
-        for c in one.columns[:_MOST_COLUMNS]
-    ]
-    header = ["partition", "compared with", "column", "shift (standard deviations)", "± error"]
-    left_out = len(largest) - len(names)
-    caption = f"{plural(left_out, 'column')} moved less and are left out." if left_out > 0 else ""
-    return [
-        heading(f"Against {against(kind)}"),
-        figure(f"columns-{which}", wide, narrow, caption=caption, numbers=Table(header, rows, (0, 1, 2))),
-    ]
 
 
 # ---- quality and volume -------------------------------------------------------------------------------
@@ -276,11 +78,11 @@ def quality(contents: Contents) -> Section:
         else "Landmarks are enough as long as the projection error, which is theirs, stays below the "
         "sampling error, which so many rows have in any case. When it rises, the basis no longer covers them."
     )
-    section.body.append(paragraph(about + _windowed(contents), "about"))
+    section.body.append(paragraph(about + windowed(contents), "about"))
     advice = measured[-1].get("advice")
     if isinstance(advice, list) and advice:
         section.body.append(paragraph(f"{names[-1]}: {' '.join(map(str, advice))}"))
-    description = " ".join(f"{one.name}: {_described(one.values, names)}" for one in series)
+    description = " ".join(f"{one.name}: {described(one.values, names)}" for one in series)
     wide, narrow = (
         lines(names, named, title="Quality over time", description=description, width=width, height=190)
         for width, named in ((WIDE, series), (NARROW, [_first_word(one) for one in series]))
@@ -306,7 +108,7 @@ def volume(contents: Contents) -> Section:
     lost = f"{share(dropped / (rows + dropped))} were dropped." if dropped else "None were dropped."
     section.body.append(
         paragraph(f"{count(rows)} rows in {plural(len(contents.partitions), 'partition')}. {lost}"
-                  + _windowed(contents), "about")
+                  + windowed(contents), "about")
     )  # fmt: skip
     section.body.append(_bars("rows", "Rows", names, [float(p.rows) for p in latest], latest, 0))
     if any(p.dropped_rows for p in latest):
@@ -334,7 +136,7 @@ def _bars(
             names,
             values,
             title=f"{label} per partition",
-            description=_described(values, names),
+            description=described(values, names),
             notes=notes,
             colour=colour,
             label=label,
@@ -398,9 +200,12 @@ def size_of(value: Any) -> int:
 
 
 def errors_of(run: dict[str, Any]) -> list[str]:
-    """Return the errors of a run as text."""
-    found = run.get("errors")
-    return [str(error) for error in found] if isinstance(found, list) else []
+    """Return the errors of a run, and the inputs that it skipped, as text."""
+    errors, skipped = run.get("errors"), run.get("skipped")
+    found = [str(error) for error in errors] if isinstance(errors, list) else []
+    if isinstance(skipped, dict):
+        found += [f"skipped: {name}: {why}" for name, why in sorted(skipped.items())]
+    return found
 
 
 def _seconds(value: Any) -> str:
@@ -424,6 +229,9 @@ def partitions(contents: Contents) -> Section:
         for p in reversed(contents.latest)
     ]
     section.body.append(table(Table(["partition", "rows", "dropped", "files", "alarms"], rows), "Partitions"))
+    if contents.retired:
+        words = f"{plural(contents.retired, 'partition')} before these were retired, as the job asks for."
+        section.body.append(paragraph(words, "about"))
     older = contents.partitions[:-LATEST]
     if older:
         section.body.append(heading("Older ones"))
