@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nysketch.basis import Basis
+from nysketch.blas import one_thread
 from nysketch.comparing import Comparison, compare
 from nysketch.comparing.adjusting import adjusted
 from nysketch.errors import InputError, NysketchError
@@ -59,6 +61,7 @@ class Drift:
         self._names = sorted(digests)
         self._files: dict[str, str] = {}  # digests of reference files
         self._last: dict[str, Sketch] = {}
+        self._basis: Basis | None = None
 
     def outdated(self) -> list[str]:
         """Return the partitions that are to be compared (again)."""
@@ -107,7 +110,10 @@ class Drift:
             draws = options.draws(len(self._job.comparisons))
             wanted = vars(replace(options, permutations=draws, explain=True, regions=0))
             try:
-                found.append(compare(self._sketch(other), self._sketch(name), names=(other, name), **wanted))
+                with one_thread():  # the same digits on any machine, and no fight for busy processors
+                    found.append(
+                        compare(self._sketch(other), self._sketch(name), names=(other, name), **wanted)
+                    )
             except NysketchError as error:
                 found.append(None)
                 errors.append(f"{name} cannot be compared with {other}: {error}")
@@ -131,7 +137,11 @@ class Drift:
         if name not in self._last:
             if len(self._last) > 1:
                 del self._last[next(iter(self._last))]
-            self._last[name] = self._store.sketch(name) if name in self._digests else load_sketch(name)
+            sketch = self._store.sketch(name) if name in self._digests else load_sketch(name)
+            if self._basis is None:
+                self._basis = sketch.basis
+            # One object: its eigenvectors are worked out once, not once per sketch.
+            self._last[name] = replace(sketch, basis=self._basis) if sketch.basis == self._basis else sketch
         return self._last[name]
 
     # ---- alarms ------------------------------------------------------------------------------------

@@ -97,7 +97,8 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
     source, options, wanted = _open(job, None, locations), job.pass_options(), job.basis_options()
     threads = _threads(job, source, Size.of(wanted, row_width(source)))
-    return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, threads=threads)
+    with one_thread():
+        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, threads=threads)
 
 
 def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Source:
