@@ -1,6 +1,9 @@
 """The report in a real browser: content, no complaints, light and dark, wide and narrow."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -53,11 +56,11 @@ def test_pages_do_not_scroll_sideways(browser, report, hostile, width):
 
 def test_words_in_pictures_can_be_read_on_a_phone(browser, report):
     browser.open(report, **PHONE)
-    shown = "[...document.querySelectorAll('figure svg')].filter(s => s.getBoundingClientRect().width > 0)"
+    shown = "[...document.querySelectorAll('figure > svg')].filter(s => s.getBoundingClientRect().width > 0)"
     assert browser.ask(f"{shown}.every(s => s.classList.contains('narrow'))")
     sizes = browser.ask(
-        f"{shown}.flatMap(s => [...s.querySelectorAll('text')].map(t => parseFloat(getComputedStyle(t).fontSize) "
-        "* s.getBoundingClientRect().width / s.viewBox.baseVal.width))"
+        f"{shown}.flatMap(s => [...s.querySelectorAll('text')].map(t => parseFloat("
+        "getComputedStyle(t).fontSize) * s.getBoundingClientRect().width / s.viewBox.baseVal.width))"
     )
     assert len(sizes) > 50
     assert min(sizes) >= 9
@@ -113,8 +116,6 @@ def test_plots_are_pictures_to_a_browser(browser, store, run_cli, tmp_path):
 
 
 def test_chromium_itself_dumps_the_content(report, tmp_path):
-    import subprocess
-
     if executable() is None:
         pytest.skip("there is no chromium here; on Debian: apt-get install chromium")
     run = subprocess.run(
@@ -127,3 +128,17 @@ def test_chromium_itself_dumps_the_content(report, tmp_path):
     )  # fmt: skip
     assert "Which columns moved" in run.stdout
     assert "CONSOLE" not in run.stderr
+
+
+def test_the_script_that_installs_it_never_stands_in_the_way(tmp_path):
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "id").chmod(0o755)
+    script = Path(__file__).parent.parent.parent / "scripts" / "browser"
+    run = subprocess.run(
+        [shutil.which("bash"), script],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "will be skipped" in run.stderr
