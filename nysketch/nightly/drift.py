@@ -29,6 +29,8 @@ log = logging.getLogger("nysketch")
 
 # Columns of a comparison to keep, by how far their means moved.
 _MOST_COLUMNS = 20
+# Days after which a weekday is no longer the same one: another season has come.
+_WEEKDAY_WITHIN = 28
 Pair = tuple[dict[str, Any], str, str]  # a comparison of the job, the other's name, the other's digest
 
 
@@ -49,8 +51,8 @@ def counterpart(comparison: Mapping[str, Any], name: str, names: Sequence[str]) 
     if own.unit != "d":
         return None
     known = ((other, period(other)) for other in reversed(earlier))
-    same_day = (o for o, p in known if p and p.unit == "d" and p.start.weekday() == own.start.weekday())
-    return next(same_day, None)
+    weeks = ((other, (own.start - p.start).days) for other, p in known if p is not None and p.unit == "d")
+    return next((other for other, days in weeks if days % 7 == 0 and days <= _WEEKDAY_WITHIN), None)
 
 
 class Drift:

@@ -112,7 +112,8 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
     digests |= dict.fromkeys([*plan.new, *plan.changed], "to be made")
     live = _newest(job, sorted(digests))
     summary.retired = [name for name in plan.stored if name in digests and name not in live]
-    wanted = windows.wanted_windows(job, store, {name: digests[name] for name in live})
+    retiring = {name: digests[name] for name in summary.retired}
+    wanted = windows.wanted_windows(job, store, {name: digests[name] for name in live}, retiring)
     summary.windows = [name for name in wanted if not windows.is_current(store, name, wanted[name])]
     summary.models = [model["name"] for model in job.models if model["window"] in summary.windows]
     summary.compared = [name for name in (*plan.new, *plan.changed) if job.comparisons and name in live]
@@ -129,9 +130,9 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
         _sketch_all(job, store, basis, plan, summary, progress)
     there = {part.name: part.sketch for part in store.partitions() if part.name not in plan.removed}
     live = {name: there[name] for name in _newest(job, sorted(there))}
-    _update_windows(job, store, live, summary)
-    summary.removed = plan.removed
-    summary.retired = [name for name in there if name not in live]
+    retiring = {name: digest for name, digest in there.items() if name not in live}
+    _update_windows(job, store, live, retiring, summary)
+    summary.removed, summary.retired = plan.removed, list(retiring)
     if summary.retired:
         windows.retire(store, summary.retired, keep_sum=job.settings["retention"]["retired"] == "sum")
     _prune(store, set(live), unfinished=set(summary.skipped) | plan.waiting)
@@ -218,8 +219,11 @@ def _newest(job: Job, names: list[str]) -> list[str]:
     return names if kept == ALL else names[-kept:]
 
 
-def _update_windows(job: Job, store: Store, live: dict[str, str], summary: Summary) -> None:
-    wanted = {name: held for name, held in windows.wanted_windows(job, store, live).items() if held}
+def _update_windows(
+    job: Job, store: Store, live: dict[str, str], retiring: dict[str, str], summary: Summary
+) -> None:
+    wanted = windows.wanted_windows(job, store, live, retiring)
+    wanted = {name: held for name, held in wanted.items() if held}
     for name, held in wanted.items():
         try:
             if windows.is_current(store, name, held):

@@ -51,9 +51,16 @@ def members_of(window: Mapping[str, Any], names: Sequence[str], retired: Sequenc
     return list(names[-window["last"] :])
 
 
-def wanted_windows(job: Job, store: Store, digests: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return what each window is to hold: partition → digest of its sketch."""
-    retired = store.retired_members() if job.settings["retention"]["retired"] == "sum" else {}
+def wanted_windows(
+    job: Job, store: Store, digests: Mapping[str, str], retiring: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return what each window is to hold: partition → digest of its sketch.
+
+    Those that are `retiring` are among the retired ones already, though still there themselves.
+    """
+    retired: dict[str, str] = {}
+    if job.settings["retention"]["retired"] == "sum":
+        retired = {**store.retired_members(), **retiring}
     known = {**digests, **retired}
     names = sorted(digests.keys() - retired.keys())
     return {
