@@ -131,13 +131,15 @@ def lines(
     width: float = WIDE,
     height: float = 240.0,
     words: Callable[[float], str] = compact,
+    most: float | None = None,
 ) -> Drawing:
-    """Draw several series in one panel, each with its name where it ends."""
-    labels = 140.0 if width >= WIDE else 84.0
+    """Draw several series in one panel, each with its name where it ends; what exceeds `most` at its edge."""
+    labels = 140.0 if width >= WIDE else 98.0
     drawing = Drawing(width, height + 40, title, description)
     panel = _Panel(drawing, 56.0, width - labels, 12.0, height + 10, len(names))
     low = min([v for one in series for v in finite(one.values)] + [0.0])
-    panel.draw_numbers(low, max([one.reach() for one in series] + [0.0]), words)
+    reach = max([one.reach() for one in series] + [0.0])
+    panel.draw_numbers(low, reach if most is None else min(reach, most), words)
     ends = []
     for one in series:
         _draw_series(panel, one)
@@ -265,7 +267,7 @@ def heat_map(
     left = min(max([text_width(name) for name in rows] + [40.0]) + 10, 0.28 * width)
     room = (width - left - 4) / max(len(columns), 1)
     widest = max([text_width(name, 11) for name in columns] + [0.0])
-    turned = widest > room - 6
+    turned = widest > room - 2
     top = min(widest, 110.0) + 12 if turned else 24.0
     drawing = Drawing(width, top + cell * len(rows) + 6, title, description)
     if largest is None:

@@ -28,8 +28,11 @@ Floats = NDArray[np.float64]
 
 # Points that are drawn: the ones with most rows. More make a large file, and no better picture.
 MOST_POINTS = 800
-# The picture shows these quantiles of the points; a few are often so far out that nothing else could be seen.
-_SHOWN = (0.01, 0.99)
+# The picture shows these quantiles of the points, and of the rows they stand for; a few are often so far
+# out that nothing else could be seen.
+_SHOWN, _SHOWN_ROWS = (0.05, 0.95), (0.005, 0.995)
+# So many times the range of the points may the centres reach; one farther out is drawn at the edge.
+_REACH = 1.5
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ def cloud(
 
 def _draw_centre(drawing: Drawing, centre: Centre, across: Scale, up: Scale) -> None:
     x, y = across(centre.x), up(centre.y)
-    if centre.axes is not None:
+    beyond = not (across.low <= centre.x <= across.high and up.low <= centre.y <= up.high)
+    name = f"{centre.name} (farther out)" if beyond else centre.name
+    if centre.axes is not None and not beyond:
         wide, high = _per_unit(across), _per_unit(up)
         for deviations in (2, 1):
             axes = [(deviations * a * wide, deviations * b * high) for a, b in centre.axes]
@@ -108,9 +113,9 @@ def _draw_centre(drawing: Drawing, centre: Centre, across: Scale, up: Scale) -> 
         x += centre.size
     else:
         drawing.add(Symbol(x, y, 6, "cross", "centre", centre.note))
-    wide = text_width(centre.name) + 6
+    wide = text_width(name) + 6
     side = x + 8 if x + 8 + wide < drawing.width else x - 8 - wide - (2 * centre.size if centre.size else 0)
-    drawing.add(Box(side, y - 9, wide, 17, "halo"), Words(side + 3, y + 4, centre.name, "centre-word"))
+    drawing.add(Box(side, y - 9, wide, 17, "halo"), Words(side + 3, y + 4, name, "centre-word"))
 
 
 def _per_unit(scale: Scale) -> float:
@@ -125,11 +130,11 @@ def _scales(
     same_units: bool,
 ) -> tuple[Scale, Scale]:
     left, right, top, bottom = sides
+    shown = [_shown(dots, i) for i in range(2)]
+    near = [c for c in centres if not dots or all(_is_near(c, i, *shown[i]) for i in range(2))]
     ranges = []
     for i in range(2):
-        values = np.array([(d.x, d.y)[i] for d in dots])
-        around = [v for c in centres for v in _extent(c, i)]
-        ends = [*(np.quantile(values, _SHOWN).tolist() if len(values) else []), *around]
+        ends = [*shown[i], *(v for c in near for v in _extent(c, i))]
         low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
         if not high - low > 1e-9 * max(abs(low), abs(high)):
             low, high = low - (abs(low) / 2 or 1.0), high + (abs(high) / 2 or 1.0)
@@ -142,6 +147,26 @@ def _scales(
         halves = ((right - left) * per_pixel / 2, (bottom - top) * per_pixel / 2)
         ranges = [((a + b) / 2 - h, (a + b) / 2 + h) for (a, b), h in zip(ranges, halves, strict=True)]
     return Scale(*ranges[0], left, right), Scale(*ranges[1], bottom, top)
+
+
+def _shown(dots: Sequence[Dot], i: int) -> list[float]:
+    """Return the smallest and largest coordinate that most points and most rows are between."""
+    if not dots:
+        return []
+    values = np.array([(d.x, d.y)[i] for d in dots])
+    low, high = np.quantile(values, _SHOWN).tolist()
+    rows = np.array([d.rows or 0.0 for d in dots])
+    if rows.any():
+        order = np.argsort(values, kind="stable")
+        shares = np.cumsum(rows[order]) / rows.sum()
+        first, last = np.minimum(np.searchsorted(shares, _SHOWN_ROWS), len(order) - 1)
+        low, high = min(low, values[order[first]]), max(high, values[order[last]])
+    return [float(low), float(high)]
+
+
+def _is_near(centre: Centre, i: int, low: float, high: float) -> bool:
+    room = _REACH * (high - low)
+    return low - room <= (centre.x, centre.y)[i] <= high + room
 
 
 def _extent(centre: Centre, i: int) -> tuple[float, float]:

@@ -25,6 +25,7 @@ _Found = TypeVar("_Found")
 _AGAINST = {
     "previous": "the partition before",
     "weekday": "the same weekday before",
+    "year": "the same time a year before",
     "reference": "the reference",
 }
 

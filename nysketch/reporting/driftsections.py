@@ -14,8 +14,9 @@ _MOST_KINDS = 6
 # The heat map: columns of the data downwards, partitions across.
 _MOST_COLUMNS, _ACROSS_WIDE, _ACROSS_NARROW = 12, 16, 5
 _MOST_ALARMS = 8
-# From here on a shift has the strongest colour; smaller ones would all look alike beside one of 20.
-_STRONG_SHIFT = 2.0
+# The largest shift shown has the strongest colour, but not if it is less or more than these.
+_WEAKEST, _STRONGEST = 0.5, 2.0
+_LONGEST_REMARK = 160
 
 
 def drift(contents: Contents) -> Section:
@@ -123,13 +124,14 @@ def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
     rows = []
     for name, one in alarms[:_MOST_ALARMS]:
         moved = ", ".join(f"{c.name} {signed(c.shift)}" for c in one.columns[:3])
-        notes = " ".join([one.verdict or "", *one.notes[:2]]).strip()
+        notes = ": ".join([one.verdict or "", *one.notes[:1]]).strip(": ")
+        notes = notes if len(notes) <= _LONGEST_REMARK else notes[:_LONGEST_REMARK].rstrip() + "…"
         rows.append([name, f"{one.other} ({one.name})", number(one.mmd), moved or "–", notes])
     words = "Latest alarms" if len(alarms) > _MOST_ALARMS else "Alarms"
     header = ["partition", "differs from", "MMD", "moved most (standard deviations)", "remarks"]
     if not any(row[-1] for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
-    content = Table(header, rows, (0, 1, 3), 4)
+    content = Table(header, rows, (0, 1), (3, 4))
     return [heading(words), table(content, words)]
 
 
@@ -147,7 +149,7 @@ def columns(contents: Contents) -> Section:
             section.body += _moved(label, found, which)
     about = (
         "How far the mean of each column moved, in its standard deviations: + and orange for up, − and blue "
-        f"for down, strongest from {_STRONG_SHIFT:g} on. Columns that moved most come first."
+        "for down. Columns that moved most come first."
     )
     if section.body:
         section.body.insert(0, paragraph(about, "about"))
@@ -179,7 +181,7 @@ def _moved(label: str, found: list[tuple[str, Compared]], which: int) -> list[st
             description=description,
             words=signed,
             width=width,
-            largest=_STRONG_SHIFT,
+            largest=min(max([*largest.values(), _WEAKEST]), _STRONGEST),
         )
         for width, across in ((WIDE, _ACROSS_WIDE), (NARROW, _ACROSS_NARROW))
     )

@@ -19,6 +19,7 @@ _MOST_CLUSTERS, _NARROW_CLUSTERS = 8, 5
 _MOST_FEATURES = 14
 _MOST_MODELS = 6
 _STRONG = 2.0
+_LARGE = 0.01
 # Columns of a table of centres; wider data is for the model file.
 _MOST_TABLE = 40
 
@@ -117,7 +118,10 @@ def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, whic
         for i, track in enumerate(followed)
         if track.centres[-1] is not None
     ]
-    deviations = np.array([newest.scaled(np.atleast_2d(centre))[0] for _, centre, _ in present])
+    places = np.array([centre for _, centre, _ in present])
+    parts_of = np.array([part or 0.0 for _, _, part in present])
+    middle = places[0] + parts_of @ (places - places[0])
+    deviations = (places - middle) / newest.scale
     features = newest.features
     order = np.argsort(-np.abs(deviations).max(axis=0), kind="stable")[:_MOST_FEATURES].tolist()
     parts = []
@@ -145,7 +149,7 @@ def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, whic
         if centre is not None
     ]
     left_out = len(features) - len(order)
-    caption = f"The newest centres: how far each is from the middle of all {word}s, in scaled units" + (
+    caption = "The newest centres: how far each is from the mean of all rows, in scaled units" + (
         f"; {plural(left_out, 'column')} in which they differ less are left out." if left_out else "."
     )
     body = figure(f"centres-{which}", parts[0], parts[1], caption=caption)
@@ -154,6 +158,15 @@ def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, whic
 
 def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word: str, which: int) -> str:
     series = [Series(_labels(word, i), track.moved(newest.scale), colour=i) for i, track in enumerate(shown)]
+    # A handful of rows far out may be a cluster, and anywhere else tomorrow: it does not decide the scale.
+    large = [
+        value
+        for track, one in zip(shown, series, strict=True)
+        for part, value in zip(track.shares, one.values, strict=True)
+        if value is not None and (part or 0.0) >= _LARGE
+    ]
+    most = 1.2 * max(large) if any(large) else None
+    beyond = most is not None and any(v is not None and v > most for one in series for v in one.values)
     last = ", ".join(f"{one.name} {number(one.values[-1])}" for one in series if one.values[-1] is not None)
     wide, narrow = (
         lines(
@@ -163,6 +176,7 @@ def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word:
             description=f"By {names[-1]}: {last} standard deviations.",
             width=width,
             height=180,
+            most=most,
         )
         for width in (WIDE, NARROW)
     )
@@ -171,6 +185,7 @@ def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word:
         f"moves-{which}",
         wide,
         narrow,
-        caption=f"How far each centre is from where it was with {names[0]}, in scaled units.",
+        caption=f"How far each centre is from where it was with {names[0]}, in scaled units."
+        + (f" A {word} of less than {share(_LARGE)} of the rows is farther than shown." if beyond else ""),
         numbers=Table(["partition", *(one.name for one in series)], rows),
     )

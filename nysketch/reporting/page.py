@@ -59,7 +59,8 @@ th,td{{padding:4px 10px;text-align:right;border-bottom:1px solid var(--grid);whi
 td{{vertical-align:top}}
 th{{font-weight:600;color:var(--muted);background:var(--surface);position:sticky;top:0}}
 .l{{text-align:left}}
-td.wrap{{white-space:normal;min-width:14em;text-align:left}}
+td.wrap{{white-space:normal;min-width:12em;text-align:left}}
+.nb{{white-space:nowrap}}
 details{{margin:6px 0 0}}
 summary{{cursor:pointer;color:var(--link);font-size:.88rem;padding:4px 0}}
 footer{{color:var(--muted);font-size:.85rem;padding-top:6px;padding-bottom:40px}}
@@ -87,7 +88,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: Sequence[int] = (0,)
-    wrapped: int | None = None  # a column of long text
+    wrapped: Sequence[int] = ()  # columns of long text
 
 
 @dataclass
@@ -118,7 +119,7 @@ def table(content: Table, caption: str) -> str:
 
     def cell(tag: str, i: int, words: str, extra: str = "") -> str:
         kind = "l" if i in content.words else ""
-        if i == content.wrapped:
+        if i in content.wrapped:
             kind = "wrap" if tag == "td" else "l"
         return f"<{tag}{extra}{_class(kind)}>{text(words)}</{tag}>"
 
@@ -161,6 +162,14 @@ def key(entries: Sequence[tuple[Drawing, str]]) -> str:
     return f'<ul class="key">{"".join(items)}</ul>'
 
 
+def _unbroken(words: str) -> str:
+    """Keep dates like 2024-01 on one line."""
+    return " ".join(
+        f'<span class="nb">{text(word)}</span>' if "-" in word and len(word) < 20 else text(word)
+        for word in words.split(" ")
+    )
+
+
 def page(
     title: str, lead: str, *, quiet: bool, top: Sequence[str], sections: Sequence[Section], foot: str
 ) -> str:
@@ -185,7 +194,7 @@ def page(
         "<header>",
         f"<h1>{text(title)}</h1>",
         f'<p class="lead"><span class="{"quiet" if quiet else "loud"}" aria-hidden="true">'
-        f"{'●' if quiet else '◆'}</span> {text(lead)}</p>",
+        f"{'●' if quiet else '◆'}</span> {_unbroken(lead)}</p>",
         *top,
         "</header>",
         f'<nav aria-label="Sections">{links}</nav>',

@@ -176,13 +176,13 @@ def runs(contents: Contents) -> Section:
     if len(contents.history) > len(latest):
         words = f"The latest {len(latest)} of {count(len(contents.history))} runs."
         section.body.append(paragraph(words, "about"))
-    section.body.append(table(Table(header, rows, (0, 2), 8), "Runs"))
+    section.body.append(table(Table(header, rows, (0, 2), (8,)), "Runs"))
     return section
 
 
 def started(run: dict[str, Any]) -> str:
     """Return when a run started, so that a line can break between day and time."""
-    return str(run.get("started", "–")).replace("T", " ", 1)
+    return str(run.get("started", "–")).replace("T", " ", 1).replace("+00:00", "Z")
 
 
 def exit_code(run: dict[str, Any]) -> str:
