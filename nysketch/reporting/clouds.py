@@ -31,7 +31,8 @@ MOST_POINTS = 800
 # The picture shows these quantiles of the points, and of the rows they stand for; a few are often so far
 # out that nothing else could be seen.
 _SHOWN, _SHOWN_ROWS = (0.05, 0.95), (0.005, 0.995)
-# So many times the range of the points may the centres reach; one farther out is drawn at the edge.
+# So many times their range may rows and centres reach beyond the points; a centre farther out is drawn at
+# the edge.
 _REACH = 1.5
 
 
@@ -160,7 +161,11 @@ def _shown(dots: Sequence[Dot], i: int) -> list[float]:
         order = np.argsort(values, kind="stable")
         shares = np.cumsum(rows[order]) / rows.sum()
         first, last = np.minimum(np.searchsorted(shares, _SHOWN_ROWS), len(order) - 1)
-        low, high = min(low, values[order[first]]), max(high, values[order[last]])
+        room = _REACH * (high - low)
+        low, high = (
+            min(low, max(values[order[first]], low - room)),
+            max(high, min(values[order[last]], high + room)),
+        )
     return [float(low), float(high)]
 
 
