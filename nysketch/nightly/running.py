@@ -17,7 +17,7 @@ from pathlib import Path
 from nysketch.basis import Basis
 from nysketch.errors import CorruptSketchError, IncompatibleError, InputError, NysketchError, UsageError
 from nysketch.fileformat import load_basis, save
-from nysketch.locks import output_lock
+from nysketch.locks import lock_path, output_lock
 from nysketch.nightly import refreshing, windows
 from nysketch.nightly.drift import Drift
 from nysketch.nightly.jobfile import ALL, Job, differences
@@ -149,7 +149,7 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
 
 def _prepare(job: Job, store: Store) -> None:
     """Clear up after a killed run, and make sure that the store is that of this job."""
-    sweep(store.folders)
+    sweep(store.folders, but=lock_path(store.file))
     for folder in ("partitions", "windows", "drift", "models"):
         make_folder(store.path / folder)
     windows.settle(store)

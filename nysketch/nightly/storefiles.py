@@ -135,12 +135,12 @@ def make_folder(path: Path) -> None:
         raise OutputError(f"{path}: cannot make this directory: {error.strerror or error}") from error
 
 
-def sweep(folders: Iterable[Path]) -> None:
-    """Remove temporary files and locks that killed runs left; only for the holder of the store's lock."""
+def sweep(folders: Iterable[Path], *, but: Path) -> None:
+    """Remove temporary files and locks that killed runs left, but for the lock that makes it safe."""
     for folder in folders:
         with suppress(FileNotFoundError):
             for path in folder.iterdir():
-                if _LEFTOVER.fullmatch(path.name):
+                if _LEFTOVER.fullmatch(path.name) and path != but:
                     remove(path)
 
 

@@ -14,7 +14,7 @@ def nightly(tmp_path):
 
 @pytest.fixture
 def run(run_cli):
-    """Run a job in a process of its own: `run(nightly, "--dry-run")` → summary, with `returncode`, `stderr`."""
+    """Run a job in a process of its own: `run(nightly, "--dry-run")` → its summary and `stderr`."""
 
     def run(nightly, *flags, code=0, **options):
         result = run_cli("run", nightly.job, "--json", *flags, **options)

@@ -97,7 +97,7 @@ def test_an_override_that_makes_no_sense(tmp_path, change, words):
 
 
 def test_a_variable_that_names_no_key(tmp_path):
-    with pytest.raises(UsageError, match="NYSKETCH_RUN_BASIS_LANDMARK: .*Did you mean 'landmarks'"):
+    with pytest.raises(UsageError, match=r"NYSKETCH_RUN_BASIS_LANDMARK: .*Did you mean 'landmarks'"):
         load(tmp_path, environment={"NYSKETCH_RUN_BASIS_LANDMARK": "6"})
 
 
