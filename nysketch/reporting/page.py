@@ -59,7 +59,7 @@ th,td{{padding:4px 10px;text-align:right;border-bottom:1px solid var(--grid);whi
 td{{vertical-align:top}}
 th{{font-weight:600;color:var(--muted);background:var(--surface);position:sticky;top:0}}
 .l{{text-align:left}}
-td.wrap{{white-space:normal;min-width:12em;text-align:left}}
+td.wrap{{white-space:normal;min-width:16em;text-align:left}}
 .nb{{white-space:nowrap}}
 details{{margin:6px 0 0}}
 summary{{cursor:pointer;color:var(--link);font-size:.88rem;padding:4px 0}}
