@@ -452,7 +452,7 @@ class FourierBasis(Basis):
 def require_landmarks(basis: Basis, what: str) -> NystromBasis:
     """Return the basis if it has landmarks, for `what` needs them."""
     if not isinstance(basis, NystromBasis):
-        raise UsageError(f"{what} needs landmarks, and this sketch has Fourier features")
+        raise UsageError(f"{what} needs landmarks, and there are Fourier features instead")
     return basis
 
 

@@ -31,11 +31,12 @@ from nysketch.coresets import (
     Evidence,
     choose_functions,
     coreset_of_sketch,
-    distance_to,
     mismatch,
     points_to_condense,
     reduced,
     require_size,
+    said_of_distance,
+    said_of_means,
     said_of_size,
 )
 from nysketch.engines import local
@@ -44,6 +45,7 @@ from nysketch.fileformat import load
 from nysketch.fitting import BasisOptions, fit_rows
 from nysketch.kernels import Floats, Rows
 from nysketch.models import MixtureModel
+from nysketch.nearness import distance_to
 from nysketch.passes import Progress, as_basis
 from nysketch.pilot import read_pilot, read_pilot_for, rows_to_draw_from
 from nysketch.reading import ChunkReader, batch_rows_for, chunk_rows_for
@@ -194,11 +196,12 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     # Sums of groups, their functions, and the directions of an elimination; points that are held.
     work = 8 * (groups * (m + 2 * carried) + 8 * carried**2) + _HELD * carried * 8 * (d + carried)
     per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
-    condensing = 8 * 6 * points_to_condense(s) ** 2
-    fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried) + condensing
-    if fixed + per_thread > memory:
+    fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
+    # When threads have finished, their memory is free for what is left to do.
+    needed = fixed + max(per_thread, 8 * 8 * max(points_to_condense(s), carried) ** 2)
+    if needed > memory:
         raise UsageError(
-            f"this takes about {(fixed + per_thread) / 1e6:,.0f} MB of memory with one thread, more than the "
+            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m) or "
             "functions (-s)"
         )
@@ -240,6 +243,7 @@ class Part:
     weights: Floats
     functions: Floats
     kernel_sums: Floats
+    norm_sum: float  # of w k(x, x)
     rows: int
     dropped: int
     sample: RowSample
@@ -275,6 +279,7 @@ class Part:
             np.concatenate([part.weights for part in parts]),
             np.concatenate([part.functions for part in parts]),
             np.sum([part.kernel_sums for part in parts], axis=0),
+            sum(part.norm_sum for part in parts),
             sum(part.rows for part in parts),
             sum(part.dropped for part in parts),
             RowSample.union([part.sample for part in parts]),
@@ -364,12 +369,13 @@ def _condensed(plan: Prepared, part: Part) -> Coreset:
             basis.transform(part.points),
             part.weights,
             mean_kernel,
-            part.sample.scaled(basis.middle),
-            part.sample.weights,
+            part.sample,
             of_rows=part.rows,
+            mean_norm=part.norm_sum / weight,
         )
     order = np.argsort(part.numbers, kind="stable")
     part = part.only(order, part.weights[order])
+    off = mismatch(part.functions[:, : len(functions)], means, part.weights)
     return Coreset(
         basis=basis,
         points=part.points,
@@ -381,9 +387,13 @@ def _condensed(plan: Prepared, part: Part) -> Coreset:
         functions=functions,
         learned_from=plan.learned_from,
         wanted=plan.wanted,
-        mismatch=mismatch(part.functions[:, : len(functions)], means, part.weights),
+        mismatch=off,
         distance=distance,
-        notes=tuple(said_of_size(basis, plan.wanted, len(functions))),
+        notes=(
+            *said_of_size(basis, plan.wanted, len(functions)),
+            *said_of_means(functions, off),
+            *said_of_distance(distance),
+        ),
         kept=part.kept,
     )
 
@@ -406,6 +416,10 @@ class _Worker:
         self.rows_read = 0
         ChunkReader(source, nulls=nulls)  # complain before threads start
 
+    def _no_block(self) -> _Block:
+        none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))
+        return _Block(self._block_rows, none)
+
     def _no_sample(self) -> RowSample:
         weighted = self._source.weights is not None
         return RowSample.empty(self._capacity, self._basis.d, text=self._basis.text, weighted=weighted)
@@ -418,7 +432,7 @@ class _Worker:
             self._local.buffers = [np.empty(reader.chunk_rows, np.int64) for _ in range(2)]
         sample = GatheredSample(self._no_sample())
         parts: list[Part] = []
-        block = _Block(self._block_rows)
+        block = self._no_block()
         read = dropped = 0
         for chunk in self._local.reader.chunks(fragment):
             check()
@@ -431,7 +445,7 @@ class _Worker:
             if block.full:
                 parts.append(self._recombined(block))
                 parts = [merged(parts)]
-                block = _Block(self._block_rows)
+                block = self._no_block()
         if read != fragment.rows:
             raise InputError(
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
@@ -477,6 +491,7 @@ class _Worker:
             left, weights = left[weights > 0], weights[weights > 0]
         values = self._values.of(rows[left])
         kernel_sums = weights @ values if kernel_sums is None else kernel_sums
+        norms = self._basis.kernel.diagonal(self._basis.transform(rows)) if len(rows) else np.empty(0)
         positive = np.flatnonzero(weights > 0)
         part = Part(
             numbers[left],
@@ -484,6 +499,7 @@ class _Worker:
             weights,
             self._functions.of(values),
             kernel_sums,
+            float(block.weights @ norms),
             len(rows),
             0,
             self._no_sample(),
@@ -512,11 +528,11 @@ class _Worker:
 class _Block:
     """Valid rows that wait to be recombined together."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, none: Rows) -> None:
         self._most, self._count = most, 0
-        self._rows: list[Rows] = []
-        self._weights: list[Floats] = []
-        self._numbers: list[NDArray[np.int64]] = []
+        self._rows = [none]
+        self._weights: list[Floats] = [np.empty(0)]
+        self._numbers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
 
     def __len__(self) -> int:
         return self._count

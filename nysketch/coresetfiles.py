@@ -36,6 +36,18 @@ class Naming:
             raise UsageError(f"weights and row numbers cannot both be called {self.row!r}")
 
 
+def require_writable(output: Path, columns: Sequence[Column], kept: pa.Schema) -> None:
+    """Raise a UsageError if such columns cannot be in such a file: better now than after the pass."""
+    if format_of(output) != "csv":
+        return
+    lists = [column.name for column in columns if column.width > 1]
+    lists += [field.name for field in kept if pa.types.is_nested(field.type)]
+    if lists:
+        raise UsageError(
+            f"{output}: CSV cannot hold lists, as column {lists[0]!r} does; write .parquet or .arrow instead"
+        )
+
+
 def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
     """Return a coreset as a table: number of the row, weight, the columns of the basis, and those kept.
 

@@ -4,14 +4,11 @@ A coreset has the same means of s test functions (testfunctions.py) as all rows,
 rows (recombination.py). Of a saved sketch, whose rows are gone, it is made of landmarks: here. Of data it is
 made of any rows, in one pass: condensing.py.
 
-Its distance to the data is the MMD, the largest difference of means over all functions in the unit ball of
-the kernel's space. In the span of the landmarks it is known exactly, from the kernel sums; what lies outside
-is measured on a sample of rows.
+How near it is to the data is nearness.py's business.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +23,8 @@ from nysketch.decode.quadrature import convex_weights
 from nysketch.errors import UsageError
 from nysketch.kernels import Floats, Rows
 from nysketch.models import MixtureModel
-from nysketch.quality import Quality, features_of, measure, shares_of
+from nysketch.nearness import Distance, distance_to
+from nysketch.quality import shares_of
 from nysketch.recombination import adjusted, condense, recombine
 from nysketch.sketches import Sketch
 from nysketch.testfunctions import METHODS, TestFunctions, mercer_functions, nystrom_functions
@@ -46,22 +44,8 @@ _SHARE_OF_LANDMARKS = 0.01
 # Means that agree to this are the same: the promise, with room for rounding.
 _SAME = 1e-10
 
-# Up to so many landmarks the quality of a coreset is measured on sampled rows.
-_MEASURED_ROWS = 2000
-
-
-@dataclass(frozen=True)
-class Distance:
-    """The MMD between a coreset and the data, and what as many rows drawn at random have on average."""
-
-    mmd: float
-    standard_error: float | None  # None if no sample tells what is outside the span of the landmarks
-    random_mmd: float
-
-    @property
-    def gain(self) -> float:
-        """How many times farther away random rows are."""
-        return self.random_mmd / self.mmd if self.mmd > 0 else math.inf
+# Sampled rows that are evaluated at a time.
+_STEP = 1024
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -105,12 +89,11 @@ class Coreset:
 
     @property
     def worth(self) -> float:
-        """How many rows drawn at random would be as near to the data, on average."""
-        return len(self) * self.distance.gain**2
+        """How many rows drawn at random would be as near to the data, on average; at most all of them."""
+        return min(len(self) * self.distance.gain**2, float(self.of_rows))
 
     def describe(self) -> dict[str, Any]:
         """Return all but the rows, ready for JSON."""
-        worth = self.worth
         return {
             "basis_digest": self.basis.digest,
             "dropped_rows": self.dropped_rows,
@@ -128,7 +111,7 @@ class Coreset:
             "of_rows": self.of_rows,
             "random_mmd": self.distance.random_mmd,
             "rows": len(self),
-            "worth_random_rows": worth if math.isfinite(worth) else None,
+            "worth_random_rows": round(self.worth),
         }
 
 
@@ -202,9 +185,12 @@ def choose_functions(
             "--method mercer needs second moments or sampled rows, and there are none: sketch with "
             "--second-moments or --sample-rows, or use --method nystrom"
         )
-    values = basis.evaluate(sampled)
     shares = shares_of(evidence.weights, len(sampled))
-    moments = (values * shares[:, None]).T @ values / len(sampled)
+    moments = np.zeros((basis.m, basis.m))
+    for start in range(0, len(sampled), _STEP):
+        part = slice(start, start + _STEP)
+        values = basis.evaluate(sampled[part])
+        moments += (values * shares[part, None]).T @ values / len(sampled)
     gram = basis.gram()
     moments += _SHARE_OF_LANDMARKS * (gram @ gram) / basis.m
     return mercer_functions(basis.nystrom, moments, count), f"{len(sampled):,} sampled rows"
@@ -219,13 +205,18 @@ def points_to_condense(s: int) -> int:
 
 
 def reduced(
-    kernel: Floats, target: Floats, functions: Floats, weights: Floats, means: Floats
+    kernel: Floats,
+    target: Floats,
+    functions: Floats,
+    weights: Floats,
+    means: Floats,
+    most: int | None = None,
 ) -> tuple[Indices, Floats]:
     """Return points to keep, as many as functions and one more, and weights that have these means.
 
-    They are those of the points, but for what rounding has changed.
+    They are those of the points, but for what rounding has changed. `most` points stay, if that is more.
     """
-    kept, weights = condense(kernel, target, functions, weights)
+    kept, weights = condense(kernel, target, functions, weights, most)
     weights = adjusted(functions[kept], means, weights)
     return kept[weights > 0], weights[weights > 0]
 
@@ -239,9 +230,32 @@ def said_of_size(basis: NystromBasis, s: int, found: int) -> list[str]:
     """Say so if there are fewer test functions than asked for."""
     if found >= s:
         return []
+    are, landmarks = ("is", "landmark spans") if found == 1 else ("are", f"{basis.m:,} landmarks span")
     return [
-        f"there are {found} test functions, not {s}: to the kernel the {basis.m:,} landmarks span no more. "
-        "More landmarks (-m) or a smaller --bandwidth have more, if it is worth it"
+        f"there {are} {found} test function{'s' if found != 1 else ''}, not {s}: to the kernel, the "
+        f"{landmarks} no more. More landmarks (-m), or a kernel that tells more rows apart, would"
+    ]
+
+
+def said_of_distance(distance: Distance) -> list[str]:
+    """Say so if random rows would be as good, or if nobody can tell."""
+    if distance.standard_error is None and distance.mmd > 0:
+        return ["no sample of rows tells what the landmarks do not see of the data: the MMD has no error"]
+    if distance.random_mmd and distance.mmd > distance.random_mmd:
+        return [
+            "random rows would be nearer to the data: the landmarks are of no use for them. Take a basis "
+            "that was made from these data, or more landmarks"
+        ]
+    return []
+
+
+def said_of_means(functions: TestFunctions, off: float) -> list[str]:
+    """Say so if means of test functions do not agree to the promised digits."""
+    if off <= _SAME * max(1.0, float(np.sqrt(functions.strengths.max(initial=0.0)))):
+        return []
+    return [
+        f"means of test functions agree only to {off:.2g}: rows differ by too many orders of magnitude. Use "
+        "a kernel with a bound, such as gaussian, or leave the column out with --exclude"
     ]
 
 
@@ -267,18 +281,19 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
     functions = carried.first(s)
     gram = basis.gram()
     values, means = functions.of(gram), functions.of(mean_kernel)
-    weights, notes = _weights_of_landmarks(sketch, basis, mean_kernel, values, means)
-    # Where the means cannot be had, those of the nearest weights are kept instead.
-    kept_means = weights @ values if notes else means
+    near = _near_weights(sketch, basis, mean_kernel)
+    weights, count = _with_means(values, means, near)
+    notes = [] if count == len(functions) else [_said_of_means(count, len(functions))]
+    functions, values, means = functions.first(count), values[:, :count], means[:count]
     some, weights = recombine(carried.of(gram), weights)
-    kept, weights = reduced(gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, kept_means)
+    kept, weights = reduced(
+        gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, means, most=s + 1
+    )
     kept = some[kept]
     points = basis.landmarks[kept]
-    sample = sketch.tally.sample
     distance = distance_to(
-        basis, basis.transform(points), weights, mean_kernel, sample.scaled(basis.middle), sample.weights,
-        of_rows=sketch.rows,
-    )  # fmt: skip
+        basis, basis.transform(points), weights, mean_kernel, sketch.tally.sample, of_rows=sketch.rows
+    )
     return Coreset(
         basis=basis,
         points=points,
@@ -292,82 +307,58 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
         wanted=s,
         mismatch=mismatch(values[kept], means, weights),
         distance=distance,
-        notes=(*said_of_size(basis, s, len(functions)), *notes),
+        notes=(*said_of_size(basis, s, len(carried)), *notes, *said_of_distance(distance)),
     )
 
 
-def _weights_of_landmarks(
-    sketch: Sketch, basis: NystromBasis, mean_kernel: Floats, functions: Floats, means: Floats
-) -> tuple[Floats, list[str]]:
-    """Return convex weights of all landmarks that have the means of the data, if there are any."""
-    from scipy.optimize import nnls
-
+def _near_weights(sketch: Sketch, basis: NystromBasis, mean_kernel: Floats) -> Floats:
+    """Return convex weights of all landmarks that reproduce the kernel sums as well as they can."""
     prior = np.full(basis.m, 1 / basis.m)
     if sketch.cells is not None:
         shares = sketch.cells.rows if sketch.cells.weights is None else sketch.cells.weights.high
         prior = np.maximum(shares, 0.0) / max(float(np.maximum(shares, 0.0).sum()), 1e-300)
-    near = convex_weights(basis, basis.scaled_landmarks, mean_kernel, sketch.rows, prior)
-    exact = adjusted(functions, means, near)
-    if mismatch(functions, means, exact) <= _SAME:
-        return exact, []
-    # Near 0 the least change goes below it. This one finds positive weights if there are any.
-    matrix = np.column_stack([np.ones(basis.m), functions]).T
-    found, _ = nnls(matrix, np.concatenate([[1.0], means]))
-    found = found / found.sum() if found.sum() > 0 else near
-    found = adjusted(functions, means, found)
-    if mismatch(functions, means, found) <= _SAME:
-        return found, []
-    off = mismatch(functions, means, near)
-    return near, [
-        f"no positive weights of the landmarks have the means of all {functions.shape[1]} test functions "
-        f"(they are off by {off:.2g}): fewer functions (-s), or more landmarks, help"
-    ]
+    return convex_weights(basis, basis.scaled_landmarks, mean_kernel, sketch.rows, prior)
 
 
-# ---- how good it is --------------------------------------------------------------------------------
+def _with_means(functions: Floats, means: Floats, near: Floats) -> tuple[Floats, int]:
+    """Return convex weights that have the means of the first functions, and of how many.
 
-
-def distance_to(
-    basis: NystromBasis,
-    points: Rows,
-    weights: Floats,
-    mean_kernel: Floats,
-    sampled: Rows | None,
-    sample_weights: Floats | None = None,
-    *,
-    of_rows: int,
-) -> Distance:
-    """Return the MMD between weighted points, scaled, and rows with this mean of k(Z, x).
-
-    With P the projection on the span of the landmarks, MMD² = |P(ν − μ)|² + |(1 − P)(ν − μ)|². The first is
-    known. Of the second, |(1 − P) ν|² is as well; the rest are means over rows, or pairs of them, of
-    h = k − k_Z, which sampled rows estimate.
+    Of all of them, if there are such weights; that is easy to tell, and for fewer functions there are more.
     """
-    features = features_of(basis, points)
-    squared = float(((weights @ features - basis.to_features(mean_kernel)) ** 2).sum())
-    outside = basis.kernel(points, points) - features @ features.T
-    own = max(float(weights @ outside @ weights), 0.0)
-    quality = None
-    if sampled is not None and len(sampled):
-        quality = measure(basis, sampled, sample_weights, of_rows=of_rows, effective_dimension=False)
-    if not isinstance(quality, Quality):
-        length = float(basis.kernel.diagonal(basis.scaled_landmarks).mean())
-        spread = length - float((basis.to_features(mean_kernel) ** 2).sum())
-        return Distance(math.sqrt(squared + own), None, math.sqrt(max(spread, 0.0) / len(weights)))
-    assert sampled is not None
-    rows = sampled[:_MEASURED_ROWS]
-    shares = shares_of(None if sample_weights is None else sample_weights[:_MEASURED_ROWS], len(rows))
-    means = weights @ (basis.kernel(points, rows) - features @ features_of(basis, rows).T)
-    cross = float((shares * means).mean())
-    beyond = own - 2 * cross + quality.projection_error**2
-    left = 1 - len(rows) / max(of_rows, len(rows))
-    variance = 4 * float((shares**2 * (means - cross) ** 2).mean()) / len(rows) * left
-    error = quality.projection_error + quality.projection_error_se
-    variance += (error**2 - quality.projection_error**2) ** 2
-    mmd = math.sqrt(squared + max(beyond, 0.0))
-    spread = quality.sampling_error**2 * quality.of_rows
-    return Distance(
-        mmd,
-        math.sqrt(mmd**2 + math.sqrt(variance)) - mmd,
-        math.sqrt(spread / len(weights)),
+    least, most = 0, functions.shape[1]
+    found, count = near, most
+    while True:
+        weights = _exact_weights(functions[:, :count], means[:count], near)
+        if weights is not None:
+            found, least = weights, count
+        else:
+            most = count - 1
+        if least >= most:
+            # All landmarks, to move from to where they are nearest.
+            return (found if least else 0.5 * near + 0.5 / len(near)), least
+        count = (least + most + 1) // 2
+
+
+def _exact_weights(functions: Floats, means: Floats, near: Floats) -> Floats | None:
+    """Return convex weights with these means; None if there are none."""
+    from scipy.optimize import nnls
+
+    exact = adjusted(functions, means, near)
+    if mismatch(functions, means, exact) <= _SAME and abs(exact.sum() - 1) <= _SAME:
+        return exact
+    # Near 0 the least change goes below it. This one finds positive weights if there are any.
+    matrix = np.column_stack([np.ones(len(functions)), functions]).T
+    found, _ = nnls(matrix, np.concatenate([[1.0], means]))
+    # Half of the way, where it is as good, all landmarks have some weight left to be chosen from.
+    for share in (0.5, 0.0):
+        found = adjusted(functions, means, share * near + (1 - share) * found)
+        if mismatch(functions, means, found) <= _SAME and abs(found.sum() - 1) <= _SAME:
+            return found
+    return None
+
+
+def _said_of_means(count: int, wanted: int) -> str:
+    return (
+        f"no positive weights of the landmarks have the means of all {wanted} test functions: they have "
+        f"those of the first {count}, and are near the others. More landmarks help"
     )

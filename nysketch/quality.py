@@ -202,7 +202,7 @@ def _measure_landmarks(
     features = features_of(basis, X)
     squared_norms = basis.kernel.diagonal(X)
     residuals = residuals_of(squared_norms, features)
-    pairs = _PairMeans(basis, X, features, shares)
+    pairs = PairMeans(basis, X, features, shares)
     # Of all n² pairs, so many are a row with itself.
     own = float((shares**2).mean()) / n
     squared_error = (1 - own) * pairs.mean_h + float((shares**2 * residuals**2).mean()) / n
@@ -251,7 +251,7 @@ def features_of(basis: Basis, X: Rows) -> Floats:
     return features
 
 
-class _PairMeans:
+class PairMeans:
     """Means over pairs of different rows of k and of h = k − k_Z, and the variance of the latter."""
 
     def __init__(self, basis: NystromBasis, X: Rows, features: Floats, shares: Floats) -> None:
@@ -268,10 +268,11 @@ class _PairMeans:
         pairs = float(shares @ others)
         self.means_k = sums_k / others  # of each row with all others
         self.mean_k = float(shares @ sums_k) / pairs
+        self.means_h = sums_h / others
         self.mean_h = float(shares @ sums_h) / pairs
         # Of a U-statistic: the variance of the means over partners of each row, four times over s. These vary
         # on their own account, too, which makes it somewhat too large where there is nothing else: better so.
-        influence = 2 * shares * (sums_h / others - self.mean_h)
+        influence = 2 * shares * (self.means_h - self.mean_h)
         self.variance_h = float((influence**2).mean()) / s
 
 
@@ -317,7 +318,7 @@ def _landmarks_needed(
     basis: NystromBasis,
     X: Rows,
     shares: Floats,
-    pairs: _PairMeans,
+    pairs: PairMeans,
     n: int,
     squared_error: float,
     target: float,

@@ -25,21 +25,28 @@ _SLIP = 1e-14
 _AFRESH = 64
 # How many points `condense` tries to leave out before it takes a step that is cut short.
 _TRIED = 32
-# Steps to bring means to what they should be; what is less than this is rounding.
-_ADJUSTMENTS, _ROUNDING = 50, 1e-16
+# Steps to bring means to what they should be. What is less than this is rounding; and from there on, rounding
+# may be what keeps them apart.
+_ADJUSTMENTS, _ROUNDING, _NEARLY = 50, 1e-16, 1e-13
 # Added to the kernel matrix, relative to its mean diagonal: kernels are singular to the last digits.
 _RIDGE = 1e-10
 
 
-def recombine(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
+def recombine(functions: Floats, weights: Floats, costs: Floats | None = None) -> tuple[Indices, Floats]:
     """Return points to keep and their new weights: Σ w f stays the same for every function, and so does Σ w.
 
-    At most one point more is kept than there are functions. The work is proportional to the points times
+    At most one point more is kept than there are functions; if points have costs, Σ w cost does not grow. The
+    work is proportional to the points times
     the functions, and to the logarithm of the points times the third power of the functions: points are
     thrown together in groups that are recombined as if they were points, until there are few.
     """
     constant = np.column_stack([np.ones(len(functions)), functions])
     most = constant.shape[1]
+    if costs is not None:
+        # The mean cost is kept like those of the functions, and falls with the last point that is left out.
+        kept, weights = recombine(np.column_stack([functions, costs]), weights)
+        chosen, weights = _eliminate(constant[kept], weights, costs[kept])
+        return kept[chosen], weights
     kept = np.flatnonzero(weights > 0)
     weights = weights[kept]
     while len(kept) > _GROUPS * most:
@@ -58,7 +65,7 @@ def recombine(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
     return kept, weights
 
 
-def _eliminate(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
+def _eliminate(functions: Floats, weights: Floats, costs: Floats | None = None) -> tuple[Indices, Floats]:
     """Move weights along directions that change no mean, until no more points are left than functions.
 
     Each step goes as far as weights stay positive, and leaves out the point whose weight becomes 0; it is
@@ -66,14 +73,17 @@ def _eliminate(functions: Floats, weights: Floats) -> tuple[Indices, Floats]:
     """
     from nysketch.elimination import eliminate
 
+    if len(weights) <= functions.shape[1]:
+        return np.arange(len(weights)), weights
     directions = _null_space(functions)
+    costs = np.zeros(len(weights)) if costs is None else costs
     weights = weights.copy()
     alive = np.ones(len(weights), bool)
     slip = _SLIP * float(weights.mean())
     for start in range(0, len(directions), _BLOCK):
         block, rest = directions[start : start + _BLOCK], directions[start + _BLOCK :]
         pivots = np.empty(len(block), np.int64)
-        eliminate(block, weights, alive, slip, pivots)
+        eliminate(block, weights, alive, slip, costs, pivots)
         used = pivots >= 0
         if used.any() and len(rest):
             _remove(block[used], pivots[used], rest)
@@ -203,10 +213,13 @@ def adjusted(functions: Floats, means: Floats, weights: Floats) -> Floats:
     lengths = np.sqrt((constant**2).mean(axis=0))
     lengths[lengths == 0] = 1.0
     matrix, wanted = (constant / lengths).T, wanted / lengths
+    last = np.inf
     for _ in range(_ADJUSTMENTS):
         off = wanted - matrix @ weights
-        if np.abs(off).max() <= _ROUNDING:
-            break
+        size = float(np.abs(off).max())
+        if size <= _ROUNDING or (size < _NEARLY and size > 0.5 * last):
+            break  # as good as it gets
+        last = size
         roots = np.sqrt(weights)
         change = roots * np.linalg.lstsq(matrix * roots, off, rcond=1e-13)[0]
         # A step that goes below 0 is taken as far as half of the way there, for each weight on its own.

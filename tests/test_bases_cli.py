@@ -207,7 +207,7 @@ def test_fourier_features(do, run, folder, tmp_path, draw, suffix):
     assert ("Kernel values are off by" if draw == "gaussian" else "have another kernel") in shown
     refused = run("export", tmp_path / "ab.nysk", "-o", tmp_path / "out.parquet")
     assert refused.returncode == 2
-    assert "a table of landmarks needs landmarks, and this sketch has Fourier features" in refused.stderr
+    assert "a table of landmarks needs landmarks, and there are Fourier features instead" in refused.stderr
     assert not (tmp_path / "out.parquet").exists()
     refused = run("info", tmp_path / "a.nysk", "--against", tmp_path / "basis.nysk")
     assert refused.returncode == 2 and "needs landmarks" in refused.stderr

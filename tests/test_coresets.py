@@ -209,6 +209,27 @@ def test_strings():
     assert as_table(found)["t"].to_pylist() == found.points.tolist()
 
 
+def test_fragments_without_rows(tmp_path):
+    X = clusters(300)
+    table = pa.table({f"x{i}": column for i, column in enumerate(X.T)})
+    with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+        for part in (table[:0], table[:100], table[:0], table[100:]):
+            writer.write_table(part)
+    pq.write_table(table[:0], tmp_path / "b.parquet")
+    found = nysketch.coreset([tmp_path / "a.parquet", tmp_path / "b.parquet"], 10, m=40)
+    require_exact(found, X)
+    with pytest.raises(InputError, match="there are no rows"):
+        nysketch.coreset(tmp_path / "b.parquet", 10, m=40)
+
+
+def test_outliers_that_no_digits_are_left_for_are_told():
+    X = clusters(2000)
+    X[7], X[8] = 1e12, -1e12
+    found = nysketch.coreset(X, 10, m=50, kernel="polynomial", degree=3, scaling="none")
+    assert found.mismatch < 1e-10 or "agree only to" in " ".join(found.notes)
+    require_exact(nysketch.coreset(X[9:], 10, m=50), X[9:])
+
+
 # ---- how good it is --------------------------------------------------------------------------------
 
 
@@ -226,6 +247,49 @@ def test_the_distance_is_what_all_pairs_of_rows_say(d):
         for _ in range(20)
     ]  # fmt: skip
     assert abs(np.mean(draws) - found.distance.random_mmd**2) < 4 * np.std(draws) / np.sqrt(20)
+
+
+def test_tables_that_are_kept_whole_are_at_no_distance():
+    X, other = clusters(6), nysketch.Basis.fit(clusters(500, seed=9), m=40, bandwidth="0.2*median")
+    for rows in (1, 2, 6):
+        found = nysketch.coreset(X[:rows], 20, basis=other)
+        assert len(found) == rows and found.distance.mmd < 1e-6
+
+
+def test_random_rows_are_drawn_by_their_weights():
+    """No two distributions are farther apart than √2, whatever a few heavy rows weigh."""
+    X = clusters(3000, d=2)
+    random = np.random.default_rng(0)
+    for weights in (np.where(np.arange(3000) == 5, 1e9, 1.0), random.lognormal(sigma=3, size=3000)):
+        table = pa.table({"x": X[:, 0], "y": X[:, 1], "w": weights})
+        found = nysketch.coreset(table, 20, m=100, weights="w")
+        kernel, scaled = found.basis.kernel, found.basis.transform(X)
+        shares = weights / weights.sum()
+        spread = 1 - shares @ kernel(scaled, scaled) @ shares
+        assert found.distance.random_mmd == pytest.approx(
+            np.sqrt(max(spread, 0) / len(found)), rel=0.1, abs=1e-3
+        )
+
+
+def test_weights_too_uneven_for_a_sample_to_tell():
+    X = clusters(5000, d=2)
+    weights = 10 ** np.random.default_rng(0).uniform(-12, 12, 5000)
+    table = pa.table({"x": X[:, 0], "y": X[:, 1], "w": weights})
+    found = nysketch.coreset(table, 20, m=100, weights="w")
+    assert found.distance.standard_error is None and "no sample of rows tells" in found.notes[-1]
+    require_exact(found, X, weights)
+
+
+def test_the_standard_error_is_right_for_data_from_elsewhere():
+    """Landmarks that see little: what is outside of their span, and its error, against all pairs of rows."""
+    basis = nysketch.Basis.fit(clusters(2000, d=4), m=30, scaling="none", bandwidth=2.0)
+    scores = []
+    for seed in range(12):
+        X = clusters(6000, d=4, seed=0) + 2 + 0.1 * np.random.default_rng(seed).normal(size=(6000, 4))
+        found = nysketch.coreset(X, 12, basis=basis)
+        exact = naive.mmd(basis.kernel, basis.transform(found.points), found.weights, basis.transform(X))
+        scores.append((found.distance.mmd**2 - exact**2) / (2 * exact * found.distance.standard_error))
+    assert np.abs(np.mean(scores)) < 1.2 and 0.2 < np.std(scores) < 2.5
 
 
 def test_few_landmarks_do_not_make_a_coreset_look_better_than_it_is():
@@ -366,9 +430,20 @@ def test_means_that_no_weights_of_landmarks_have_are_said_so():
     left = X[X[:, 0] < np.quantile(X[:, 0], 0.1)]
     basis = nysketch.Basis.fit(left, m=40, scaling="none", bandwidth=5.0)
     found = nysketch.coreset(nysketch.sketch(X, basis=basis), 10)
-    assert found.mismatch > 1e-3 and "no positive weights" in found.notes[-1]
+    assert len(found.functions) < 10 and "no positive weights" in found.notes[0]
+    assert "random rows would be nearer" in found.notes[-1]
     assert (found.weights > 0).all() and abs(found.weights.sum() - 1) < 1e-12
-    assert found.distance.mmd > found.mismatch / 2
+    means = found.functions.of(basis.values(X).mean(axis=0))
+    mine = found.weights @ found.functions.of(basis.values(found.points))
+    assert np.abs(mine - means).max() < 1e-5  # sums of float32 values
+
+
+def test_more_functions_than_landmarks_can_have_the_means_of_do_no_harm():
+    made = nysketch.sketch(np.random.default_rng(0).normal(size=(3000, 2)), m=100, cells=False)
+    found = [nysketch.coreset(made, s) for s in (10, 20, 30, 40, 50, 60)]
+    errors = [each.distance.mmd for each in found]
+    assert all(after < 1.5 * before for before, after in itertools.pairwise(errors))
+    assert errors[-1] < 0.1 * errors[0] and len(found[-1].functions) < 50 < len(found[-1])
 
 
 def test_fourier_features_have_no_landmarks():

@@ -53,7 +53,7 @@ def test_the_shell_example_of_the_readme_runs(tmp_path):
     text = (ROOT / "README.md").read_text()
     section = text[text.index("## Sixty seconds") : text.index("The same in Python")]
     commands = re.findall(r"^\$ (nysketch .*?)(?:\s+#.*)?$", section, re.MULTILINE)
-    assert len(commands) == 12
+    assert len(commands) == 13
     for command in commands:
         line = command.replace("nysketch", f"{sys.executable} -m nysketch", 1)
         subprocess.run(line, shell=True, cwd=tmp_path, check=True, capture_output=True)

@@ -38,6 +38,7 @@ ALGEBRA = [
     "depending",
     "recombination",
     "testfunctions",
+    "nearness",
     "coresets",
 ]
 
@@ -71,6 +72,7 @@ ORDER = [
     ["basis", "samples", "cells", "runs", "groups", "secondmoments", "accumulators", "tiles"],
     ["sketches", "models"],
     ["quality", "coverage", "fitting", "twosample", "robust", "trimming", "hsic", "testfunctions"],
+    ["nearness"],
     ["decode"],
     ["learning", "comparing", "depending", "coresets"],
     ["checks"],

@@ -35,9 +35,9 @@ main()
 """
 
 
-def peak_memory(path, *options):
+def peak_memory(path, *options, command="sketch", output=".nysk"):
     """Return the peak RSS in bytes, and the summary, of sketching a file with two threads."""
-    command = [sys.executable, "-c", WATCHED, "sketch", str(path), "-o", f"{path}.nysk", "--threads", "2"]
+    command = [sys.executable, "-c", WATCHED, command, str(path), "-o", f"{path}{output}", "--threads", "2"]
     run = subprocess.run([*command, "-q", "--json", *options], capture_output=True, check=True)
     return int(run.stderr) * 1024, json.loads(run.stdout)
 
@@ -54,6 +54,20 @@ def test_two_gigabytes_take_no_more_memory_than_two_hundred_megabytes(tmp_path):
     small, large = peaks.values()
     assert large < 1.15 * small
     assert large < BUDGET
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_coreset_does_not_grow_with_the_rows(tmp_path):
+    peaks = []
+    for size in (60 * 10**6, 600 * 10**6):
+        path = tmp_path / f"{size}.parquet"
+        write_file(path, size)
+        peak, summary = peak_memory(path, "-s", "30", "-m", "100", command="coreset", output=".csv")
+        assert summary["of_rows"] * D * 8 >= 0.99 * size and summary["rows"] == 31
+        peaks.append(peak)
+        path.unlink()
+    assert peaks[1] < 1.15 * peaks[0]
+    assert peaks[1] < BUDGET
 
 
 def test_the_plan_of_a_dry_run_bounds_the_real_peak(tmp_path):

@@ -56,6 +56,31 @@ def test_duplicates_dependent_functions_and_weights_of_0(points, count, kinds, r
     require_recombined(functions, weights, *recombine(functions, weights))
 
 
+@pytest.mark.parametrize("points", [30, 300, 3000])
+def test_costs_do_not_grow(points):
+    random = np.random.default_rng(points)
+    functions, weights = random.normal(size=(points, 10)), random.uniform(size=points)
+    costs = random.exponential(size=points)
+    kept, new = recombine(functions, weights, costs)
+    require_recombined(functions, weights, kept, new)
+    assert new @ costs[kept] < weights @ costs
+
+
+def test_a_heavy_point_among_light_ones_is_left_out_itself():
+    """Rounding may let no point reach 0 first, but the one that does is known."""
+    from nysketch.elimination import eliminate
+
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        weights = np.r_[1.0, np.full(199, 1e-4)]
+        direction = np.r_[random.uniform(0.5, 2), np.zeros(199)]
+        direction[1:] = -direction[0] / 199
+        pivots, alive = np.empty(1, np.int64), np.ones(200, bool)
+        eliminate(direction[None], weights, alive, 1e-14 * weights.mean(), np.zeros(200), pivots)
+        assert pivots[0] == 0 and weights[0] == 0
+        assert weights.sum() == pytest.approx(1 + 199e-4, rel=1e-12)
+
+
 def test_as_few_points_as_the_slow_way_if_functions_are_independent():
     random = np.random.default_rng(3)
     functions, weights = random.normal(size=(40, 6)), random.uniform(size=40)

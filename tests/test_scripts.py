@@ -15,16 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
 
 import nysketch
+from tests import naive
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
+CORESET = SCRIPTS / "bench" / "coreset.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
 MONK = SCRIPTS / "papers" / "monk.py"
 MMD = SCRIPTS / "papers" / "mmd.py"
+QUADRATURE = SCRIPTS / "papers" / "kernel_quadrature.py"
 
 
 def run(script, *arguments):
@@ -60,6 +64,12 @@ def monk():
 @pytest.fixture(scope="module")
 def mmd():
     with loaded(MMD) as module:
+        yield module
+
+
+@pytest.fixture(scope="module")
+def kernel_quadrature():
+    with loaded(QUADRATURE) as module:
         yield module
 
 
@@ -398,3 +408,113 @@ def test_independence_in_small(tmp_path):
     assert all(0 <= r["sketch"] <= 1 for r in found if r["section"] == "power")
     sizes = {r["what"]: r["file, MB"] for r in found if r.get("what", "").startswith("sketch")}
     assert sizes["sketch, groups, --shuffles 0"] < sizes["sketch, groups and their sums"]
+
+
+def test_coresets_are_judged_by_all_pairs_of_rows():
+    with loaded(CORESET) as bench:
+        X = bench.mixture(3000, 3, 0)
+        judge = bench.Judge(X, 0)
+        chosen = X[:40], np.full(40, 1 / 40)
+        assert judge.mmd(chosen) == pytest.approx(naive.mmd(judge.kernel, *chosen, X), rel=1e-4)
+        assert judge.mmd((X, np.full(len(X), 1 / len(X)))) < 1e-4
+
+
+def test_a_tiny_run_of_the_coreset_benchmark(tmp_path):
+    out = tmp_path / "c.json"
+    sizes = ["--rows", 4096, "--columns", 2, "--size", 16, "--speed-rows", 20_000]
+    printed = run(CORESET, *sizes, "--json", out)
+    assert "| d | n | seed | way | rows | mmd |" in printed
+    found = json.loads(out.read_text())
+    near = {r["way"]: r for r in found if r["section"] == "nearness"}
+    assert {"k-means", "herding", "nysketch", "from a sketch"} <= set(near)
+    assert near["nysketch"]["mmd"] < min(near["k-means"]["mmd"], near["herding"]["mmd"])
+    assert near["herding"]["mmd"] < near["herding"]["random"]
+    fast = [r for r in found if r["section"] == "speed"]
+    assert [r["landmarks"] for r in fast] == [500, 1000] and all(r["mismatch"] < 1e-12 for r in fast)
+
+
+def series(differences, r, terms=3000):
+    """1 + 2 Σ m^(−2r) cos 2πmx."""
+    m = np.arange(1, terms + 1)
+    return 1 + 2 * np.cos(2 * math.pi * np.multiply.outer(differences, m)) @ m ** (-2.0 * r)
+
+
+@pytest.mark.parametrize(("d", "r"), [(1, 1), (1, 2), (2, 1), (3, 3)])
+def test_periodic_kernels_against_their_series(kernel_quadrature, d, r):
+    random = np.random.default_rng(0)
+    x, y = random.uniform(size=(5, d)), random.uniform(size=(4, d))
+    space = kernel_quadrature.Space(d, r)
+    expected = series(x[:, None] - y, r).prod(axis=2)
+    assert space.kernel(x, y) == pytest.approx(expected, abs=1e-4 if r == 1 else 1e-9)
+    twice = series(x[:, None] - x, 2 * r).prod(axis=2)
+    assert space.second_moments(x) == pytest.approx(twice, abs=1e-9)
+    rule = kernel_quadrature.Rule(x, random.dirichlet(np.ones(5)))
+    squared = rule.weights @ space.kernel(x, x) @ rule.weights - 1
+    assert space.squared_error(rule) == pytest.approx(squared, rel=1e-12)
+
+
+@pytest.mark.parametrize(("d", "r"), [(1, 1), (2, 1)])
+def test_quadrature_rules_keep_the_means_of_their_functions(kernel_quadrature, monkeypatch, d, r):
+    monkeypatch.setattr(kernel_quadrature, "CHUNK", 100 * 21 * 8)  # 100 rows of 512
+    n, space, clock = 8, kernel_quadrature.Space(d, r), kernel_quadrature.Clock()
+    draw = kernel_quadrature.Draw.of(d, n, 512, np.random.default_rng(0))
+    with threadpool_limits(1):  # as the script itself: matrices are small
+        functions = kernel_quadrature.test_functions(space, draw, n, clock, pinv=True)
+        found = kernel_quadrature.rules(space, draw, functions, n, clock)
+    # Eigenfunctions under Y and under μ: orthogonal, the strongest first.
+    under_sample = space.kernel(draw.sample, draw.landmarks) @ functions["k_{s,Y}^Z"]
+    matrix = functions["k_{s,μ}^Z"]
+    for products in (
+        under_sample.T @ under_sample / 512,
+        matrix.T @ space.second_moments(draw.landmarks) @ matrix,
+    ):
+        strengths = np.diag(products)
+        assert products == pytest.approx(np.diag(strengths), abs=1e-9)
+        assert (np.diff(strengths) <= 1e-9).all()
+    # The pseudo-inverse gives other functions, but the same span.
+    same = {"pinv, Y": "k_{s,Y}^Z", "k_{s,Y}^Z": "pinv, Y", "k_{s,μ}^Z": "pinv, μ"}
+    ours = {"ours, nystrom": "k_s^Z", "ours, mercer": "k_{s,Y}^Z", "ours, mercer μ": "k_{s,μ}^Z"}
+    assert clock.keys() == found.keys() == functions.keys() | ours.keys() | draw.others.keys()
+    for name in functions.keys() | ours.keys():
+        rule = found[name]
+        assert len(rule.points) <= n
+        assert rule.weights.min() > 0
+        assert rule.weights.sum() == pytest.approx(1, abs=1e-12)
+        assert np.isin(rule.points, draw.sample).all()
+        own = ours.get(name, name)
+        landmarks = draw.covering if own == "k_s^H" else draw.landmarks
+        matrix = functions[same.get(own, own)][:, : n - 1]
+        assert matrix.shape[1] == n - 1
+        over_all = space.kernel(draw.sample, landmarks).mean(axis=0) @ matrix
+        assert rule.weights @ space.kernel(rule.points, landmarks) @ matrix == pytest.approx(
+            over_all, abs=1e-6
+        )
+
+
+def test_kernel_quadrature_in_small(tmp_path):
+    printed = run(QUADRATURE, "--most", 8, "--trials", 2, "--out", tmp_path)
+    assert "| d = 1, r = 2, N = n³ | n = 4 | n = 8 | slope | seconds, n = 8 |" in printed
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    plots = {"kernel-quadrature-1.png", "kernel-quadrature-2.png"} if drawn else set()
+    assert {path.name for path in tmp_path.iterdir()} == {"kernel-quadrature.csv"} | plots
+    with (tmp_path / "kernel-quadrature.csv").open() as file:
+        table = [*csv.DictReader(file)]
+    mean = {(r["d"], r["r"], r["power"], r["method"], r["n"]): float(r["mean"]) for r in table}
+    assert len(mean) == len(table) == 2 * (3 * 9 + 2 * 11)
+    for d, r, power, method, n in mean:
+        if n == "8" and method != "Monte Carlo":
+            assert mean[d, r, power, method, "8"] < mean[d, r, power, method, "4"]
+        if method == "uniform grid":  # the frequencies that n divides: 2 ζ(2r) n^(−2r)
+            zeta = {"1": math.pi**2 / 6, "2": math.pi**4 / 90}[r]
+            expected = math.log10(2 * zeta * int(n) ** (-2.0 * int(r)))
+            assert mean[d, r, power, method, n] == pytest.approx(expected, abs=1e-4)
+    assert {r["trials"] for r in table} == {"2"}
+    assert all(float(r["seconds"]) > 0 for r in table)
+
+    again = tmp_path / "again"
+    again.mkdir()
+    run(QUADRATURE, "--most", 4, "--trials", 2, "--figure", 2, "--out", again)
+    with (again / "kernel-quadrature.csv").open() as file:
+        for r in csv.DictReader(file):
+            key = (r["d"], r["r"], r["power"], r["method"], r["n"])
+            assert float(r["mean"]) == pytest.approx(mean[key], abs=1e-4)

@@ -104,7 +104,7 @@ def command(
     the test functions as all rows, and their distance to the data (MMD) is printed beside that of random
     rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
     """
-    from nysketch.coresetfiles import Naming, coreset_to_file
+    from nysketch.coresetfiles import Naming, coreset_to_file, require_writable
 
     started = time.perf_counter()
     if basis_path is not None:
@@ -136,6 +136,7 @@ def command(
         )
         say_left_out(source)
         skipped = list(map(str, source.skipped))
+        require_writable(output, source.columns, source.kept)
         naming.require_free({column.name for column in source.columns} | set(source.kept.names))
         m = basis_options.most if known is None else _basis_of(known).m
         workers = threads or threads_within(memory, source, functions, m)
@@ -143,7 +144,7 @@ def command(
         found = coreset_to_file(
             lambda: _of_data(source, functions, known, how, nulls=nulls, threads=workers, quiet=quiet),
             output,
-            inputs=source.local_paths,
+            inputs=[*source.local_paths, *([basis_path] if basis_path else [])],
             **saving,
         )
     _print(found, output, time.perf_counter() - started, skipped, as_json=as_json, quiet=quiet)
@@ -236,12 +237,14 @@ def _print(
     ui.echo(f"{output}: {what} for {found.of_rows:,} rows{dropped}; {ui.size(size)} in {seconds:.1f} s")
     distance = found.distance
     error = "" if distance.standard_error is None else f" ± {distance.standard_error:.1g}"
-    gain = f", {distance.gain:.3g} times as far" if distance.mmd > 0 else ""
+    gain = f", {distance.gain:.3g} times as far" if distance.gain > 1 else ""
+    all_of_them = found.worth >= found.of_rows
+    worth = "as many random rows as there are rows" if all_of_them else f"{found.worth:,.0f} random rows"
     ui.print_fields(
         [
             ("MMD to the data", f"{distance.mmd:.3g}{error}"),
             ("of random rows", f"{distance.random_mmd:.3g} on average, {len(found)} of them{gain}"),
-            ("worth", f"{found.worth:,.0f} random rows" if distance.mmd > 0 else "all rows"),
+            ("worth", worth),
             (
                 "test functions",
                 f"{len(found.functions)} ({found.functions.method}, from {found.learned_from}); "
