@@ -91,7 +91,10 @@ def _drift_key() -> str:
                 drawn(Path(((11, 1), (11, 15)), "error0"), Symbol(11, 8, 4, "circle", "point0")),
                 "MMD, and its standard error up and down",
             ),
-            (drawn(Path(((1, 8), (21, 8)), "threshold")), "threshold: of the test, or what the job calls large enough"),
+            (
+                drawn(Path(((1, 8), (21, 8)), "threshold")),
+                "threshold: of the test, or what the job calls large enough",
+            ),
             (drawn(Symbol(11, 8, 6, "diamond", "alarm")), "alarm"),
         ]
     )
