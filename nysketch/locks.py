@@ -13,10 +13,15 @@ from nysketch.atomic import remove_leftovers
 from nysketch.errors import LockedError, OutputError
 
 
+def lock_path(output: Path) -> Path:
+    """Return the file that is locked while `output` is written."""
+    return output.with_name(f".{output.name}.lock")
+
+
 @contextmanager
 def output_lock(output: Path, *, wait: float = 0.0) -> Iterator[None]:
     """Hold the lock of `output`, or raise LockedError after `wait` seconds of trying."""
-    path = output.with_name(f".{output.name}.lock")
+    path = lock_path(output)
     deadline = time.monotonic() + wait
     while (descriptor := _try_lock(path, output)) is None:
         if time.monotonic() >= deadline:

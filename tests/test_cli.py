@@ -121,7 +121,17 @@ JSON_COMMANDS = {
     "compare": ["a.nysk", "b.nysk"],
     "independence": ["a.parquet", "--group", "p=x", "--group", "q=y", "-m", "5", "--shuffles", "50"],
     "export": ["a.nysk", "-o", "{out}.npz"],
+    "report": ["{store}", "-o", "{out}.html"],
+    "plot": ["a.nysk", "--model", "model.json", "-o", "{out}.svg"],
 }
+
+
+def arguments_of(command, folder):
+    """Return arguments that write into a folder, in which there is also a store that holds nothing yet."""
+    store = folder / "store"
+    store.mkdir(exist_ok=True)
+    (store / "store.json").write_text('{"name": "new", "schema_version": 1, "settings": {}}')
+    return [argument.format(out=folder / "out", store=store) for argument in JSON_COMMANDS[command]]
 
 
 @pytest.mark.parametrize("command", ["sketch", "basis", "merge", "subtract", "learn", "assign", "export"])
@@ -136,7 +146,7 @@ def test_no_result_goes_to_a_file_called_dash(run_cli, shelf, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_json_is_one_object_with_sorted_keys_and_nothing_else(run_cli, shelf, tmp_path, command):
-    arguments = [argument.format(out=tmp_path / "out") for argument in JSON_COMMANDS[command]]
+    arguments = arguments_of(command, tmp_path)
     result = run_cli(command, *arguments, "--json", cwd=shelf)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
@@ -146,7 +156,7 @@ def test_json_is_one_object_with_sorted_keys_and_nothing_else(run_cli, shelf, tm
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_stdout_has_results_only_and_no_control_codes(run_cli, shelf, tmp_path, command):
-    arguments = [argument.format(out=tmp_path / "out") for argument in JSON_COMMANDS[command]]
+    arguments = arguments_of(command, tmp_path)
     result = run_cli(command, *arguments, cwd=shelf)
     assert result.returncode == 0, result.stderr
     assert result.stdout and all(line.isprintable() for line in result.stdout.splitlines())

@@ -36,7 +36,11 @@ COMMANDS = {
     "compare": "Tell how far sketches are apart, whether it is chance, and what moved.",
     "independence": "Tell whether groups of columns depend on each other.",
     "coreset": "Choose a few weighted rows that stand for all.",
+    "report": "Write what a store of nightly jobs holds as one HTML file.",
+    "plot": "Draw a sketch, a model, or how far sketches are apart.",
     "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
+    "run": "Keep a store of sketches up to date: one line of a crontab.",
+    "status": "Show what a store holds: partitions, gaps, drift, last run.",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.core import ParameterSource
 
 from nysketch import ui
 from nysketch.errors import InputError, UsageError
+from nysketch.sizes import bytes_of
 
 Command = Callable[..., Any]
 
@@ -293,15 +293,10 @@ threads = click.option(
 
 def _bytes(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
     """Read sizes like 512MB, 2GB or 1.5 GiB."""
-    match = re.fullmatch(r"([0-9.]+)\s*([kMGT]?)(i?)B?", text.strip())
     try:
-        number = float(match.group(1)) if match else 0.0
-    except ValueError:
-        number = 0.0
-    if match is None or number <= 0:
-        raise click.BadParameter(f"{text!r} is not a size like 512MB or 2GiB", ctx, parameter)
-    base = 1024 if match.group(3) else 1000
-    return int(number * base ** " kMGT".index(match.group(2) or " "))
+        return bytes_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from error
 
 
 memory = click.option(

@@ -1,0 +1,55 @@
+"""`nysketch plot`: a single picture of sketches or of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+
+
+@click.command(epilog="\b\nExample: nysketch plot data.nysk --model model.json -o data.svg")
+@click.argument("inputs", nargs=-1, required=True, metavar="FILE...")
+@options.output
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="Model whose clusters colour the landmarks of a sketch. Default: colour by density.",
+)
+@click.option(
+    "--columns",
+    type=click.UNPROCESSED,
+    callback=options.names,
+    metavar="NAMES",
+    help="Two columns to draw along: x,y. Default: the directions in which landmarks, or centres, vary most.",
+)
+@options.if_exists_fail_or_overwrite
+@options.as_json
+@options.reporting
+def command(
+    inputs: tuple[str, ...],
+    output: Path,
+    model: Path | None,
+    columns: tuple[str, ...] | None,
+    if_exists: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Draw a sketch (*.nysk) or a model; of several sketches, how far apart they are.
+
+    A sketch is drawn as its landmarks, as large as they have rows nearest to them; a model as its centres, as
+    large as their shares, with ellipses if it is a mixture; several sketches as a table of their distances
+    (MMD). The output is SVG or PNG, by its suffix; PNG needs matplotlib (pip install 'nysketch[report]').
+    """
+    from nysketch.reporting import plot
+
+    models = [name for name in inputs if Path(name).suffix in (".json", ".parquet", ".npz")]
+    paths = [*map(Path, inputs)] if models else options.sketch_files(inputs)
+    drawing = plot(paths, output, model=model, columns=columns, overwrite=if_exists == "overwrite")
+    if as_json:
+        facts = {"description": drawing.description, "title": drawing.title}
+        ui.print_json(facts | {"bytes": output.stat().st_size, "output": str(output)})
+    elif not quiet:
+        ui.echo(f"{output}: {drawing.title}")

@@ -1,0 +1,42 @@
+"""`nysketch report`: a store as one HTML file."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+
+log = logging.getLogger("nysketch")
+
+
+@click.command(epilog="\b\nExample: nysketch report store/ -o report.html")
+@click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+@options.output
+@click.option(
+    "--if-exists",
+    type=click.Choice(["fail", "overwrite"]),
+    default="overwrite",
+    show_default=True,
+    help="What to do if the output exists. A report is made to be made again.",
+)
+@options.as_json
+@options.reporting
+def command(store: Path, output: Path, if_exists: str, as_json: bool, quiet: bool) -> None:
+    """Write what a STORE of `nysketch run` holds as one HTML file that needs nothing else.
+
+    It shows drift over time, which columns moved, clusters over time, a map of the newest partition, rows,
+    quality and runs; on screens of any size, light and dark. The same store gives the same bytes.
+    """
+    from nysketch.reporting import write_report
+
+    made = write_report(store, output, overwrite=if_exists == "overwrite")
+    for problem in made.problems:
+        log.warning("%s", problem)
+    if as_json:
+        ui.print_json(made.describe() | {"output": str(output)})
+    elif not quiet:
+        ui.echo(f"{output}: {made.headline} ({ui.size(made.bytes)})")

@@ -1,0 +1,117 @@
+"""`nysketch run`: one line in a crontab that keeps a store of sketches up to date."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+
+if TYPE_CHECKING:
+    from nysketch.nightly.summary import Summary
+
+log = logging.getLogger("nysketch")
+
+
+def _seconds_or_none(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    return None if value is None else options.seconds(ctx, param, value)
+
+
+@click.command(epilog="\b\nExample: nysketch run taxi.toml --lock-wait 600 --log-format json")
+@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.toml")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="TABLE.KEY=VALUE",
+    help="Override a setting of the job file; repeat it. In lists by name: comparisons.previous.alpha=0.01.",
+)
+@click.option("--show-config", is_flag=True, help="Print all settings, as a job file (or JSON), and stop.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing and read no rows.")
+@click.option("--threads", type=click.IntRange(min=1), help="Worker threads. Default: [job] threads.")
+@click.option(
+    "--lock-wait",
+    type=float,
+    metavar="SECONDS",
+    callback=_seconds_or_none,
+    help="How long to wait for another run on the same store. Default: [job] lock_wait, 0 if not set.",
+)
+@options.as_json
+@options.reporting
+def command(
+    job: Path,
+    changes: tuple[str, ...],
+    show_config: bool,
+    dry_run: bool,
+    threads: int | None,
+    lock_wait: float | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Bring the store of the job JOB.toml up to date: sketches, windows, comparisons, models, report.
+
+    Only new and changed inputs are read; a run that was killed is continued by the next one. Settings
+    come from flags, NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. Exits with
+    code 7 if a comparison with `alarm = true` found a difference, and with 6 if inputs were skipped. The page
+    docs/operating.md has all settings, and what each exit code asks you to do.
+    """
+    from nysketch.nightly.jobfile import as_toml, load_job
+    from nysketch.nightly.running import run_job
+
+    given = changes if threads is None else (*changes, f"job.threads={threads}")
+    loaded = load_job(job, changes=given)
+    if show_config:
+        if as_json:
+            ui.print_json(loaded.settings)
+        else:
+            click.echo(as_toml(loaded.settings).rstrip("\n"))
+        return 0
+    log_as_json = click.get_current_context().params.get("log_format") == "json"
+
+    def tell(summary: Summary) -> None:
+        _tell(summary, as_json=as_json, log_as_json=log_as_json, quiet=quiet)
+
+    with ui.progress_bar("sketch", " rows", quiet=quiet) as bar:
+        summary = run_job(loaded, dry_run=dry_run, lock_wait=lock_wait, progress=_by_rows(bar), tell=tell)
+    return summary.exit_code
+
+
+def _by_rows(bar: Callable[[int, int | None], None]) -> Callable[[str, int, int | None], None]:
+    """Show the rows of one partition after the other."""
+
+    def progress(name: str, done: int, total: int | None) -> None:
+        del name
+        bar(done, total)
+
+    return progress
+
+
+def _tell(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool) -> None:
+    facts: dict[str, Any] = summary.describe()
+    for name, why in summary.skipped.items():
+        log.warning("skipped %s: %s", name, why)
+    for path in summary.waiting:
+        log.info("left for the next run, since it was written just now: %s", path)
+    for error in summary.errors:
+        log.error("%s", error)
+    for alarm in summary.alarms:
+        log.warning("alarm: %s", _sentence(alarm))
+    if log_as_json:
+        log.info("%s", summary.sentence(), extra={"fields": {"summary": facts}})
+    if as_json:
+        ui.print_json(facts)
+    elif not quiet and not log_as_json:
+        ui.echo(summary.sentence())
+
+
+def _sentence(alarm: dict[str, Any]) -> str:
+    p = "" if alarm["p_value"] is None else f" (p {alarm['p_value']:.3g})"
+    return (
+        f"{alarm['partition']} differs from {alarm['other']} by an MMD of {alarm['mmd']:.4g}{p}, "
+        f"by comparison {alarm['name']!r}"
+    )

@@ -1,0 +1,88 @@
+"""`nysketch status`: what a store holds, and what it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nysketch import ui
+from nysketch.cli import options
+
+_SHOWN = 10
+
+
+@click.command(epilog="\b\nExample: nysketch status store --json")
+@click.argument("store", type=click.Path(path_type=Path), metavar="STORE")
+@options.as_json
+@options.reporting
+def command(store: Path, as_json: bool, quiet: bool) -> None:
+    """Show the partitions of STORE, its last run, missing dates, drift, windows, models and disk use.
+
+    Reads the store only, and needs no lock: it may be asked during a run.
+    """
+    from nysketch.nightly.status import status
+    from nysketch.nightly.store import Store
+
+    del quiet
+    found = status(Store.open(store))
+    if as_json:
+        ui.print_json(found)
+        return
+    ui.print_fields(_fields(found))
+    if found["drift"]:
+        click.echo("\nthe last partitions, compared")
+        ui.print_table(
+            ["partition", "with", "MMD", "error", "p-value", "verdict"],
+            [_row(comparison) for comparison in found["drift"]],
+        )
+
+
+def _fields(found: dict[str, Any]) -> list[tuple[str, str]]:
+    dropped = f", {found['dropped_rows']:,} dropped" if found["dropped_rows"] else ""
+    count, gaps = len(found["partitions"]), found["gaps"]
+    fields = [
+        ("store", f"{found['store']} ({found['name']}), {ui.size(found['bytes'])}"),
+        ("partitions", f"{count:,}" + (f" from {found['first']} to {found['last']}" if count else "")),
+        ("rows", f"{found['rows']:,}{dropped}"),
+        ("missing", f"{len(gaps):,}: {_listed(gaps)}" if gaps else "no dates between them"),
+    ]
+    if found["retired"]:
+        fields.append(("retired", f"{found['retired']:,} partitions before these"))
+    if found["unfinished"]:
+        fields.append(("unfinished", _listed(found["unfinished"])))
+    for name, window in found["windows"].items():
+        span = f"{window['partitions']} partitions, {window['first']} to {window['last']}"
+        fields.append((f"window {name}", f"{span}; {window['steps']} steps since the last fresh merge"))
+    for name, model in found["models"].items():
+        fields.append((f"model {name}", f"{model['kind']}, k = {model['k']}, of {model['window']}"))
+    alarms = [f"{alarm['partition']} ({alarm['name']})" for alarm in found["alarms"]]
+    fields.append(("different", _listed(alarms) if alarms else "no partition, beyond chance and at_least"))
+    last = found["last_run"]
+    if last is None:
+        fields.append(("last run", "none has ended"))
+    else:
+        what = f"{last.get('started')}, exit code {last.get('exit_code')}, {last.get('seconds')} s"
+        fields.append(("last run", f"{what}; {found['runs']:,} in all"))
+        fields += [("  error", str(error)) for error in last.get("errors", [])]
+        fields += [("  skipped", f"{name}: {why}") for name, why in dict(last.get("skipped", {})).items()]
+    return fields
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[-_SHOWN:]) + (
+        f" and {len(names) - _SHOWN:,} before" if len(names) > _SHOWN else ""
+    )
+
+
+def _row(found: dict[str, Any]) -> list[str]:
+    error, p = found["standard_error"], found["p_value"]
+    return [
+        found["partition"],
+        f"{found['name']}: {found['other']}",
+        f"{found['mmd']:.4g}",
+        "" if error is None else f"{error:.2g}",
+        "" if p is None else f"{p:.3g}",
+        found["verdict"] or "not tested",
+    ]
