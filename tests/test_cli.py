@@ -120,6 +120,7 @@ JSON_COMMANDS = {
     "score": ["model.json", "a.parquet"],
     "compare": ["a.nysk", "b.nysk"],
     "independence": ["a.parquet", "--group", "p=x", "--group", "q=y", "-m", "5", "--shuffles", "50"],
+    "coreset": ["a.parquet", "-m", "9", "-s", "3", "-o", "{out}.csv"],
     "export": ["a.nysk", "-o", "{out}.npz"],
     "report": ["{store}", "-o", "{out}.html"],
     "plot": ["a.nysk", "--model", "model.json", "-o", "{out}.svg"],
@@ -134,7 +135,9 @@ def arguments_of(command, folder):
     return [argument.format(out=folder / "out", store=store) for argument in JSON_COMMANDS[command]]
 
 
-@pytest.mark.parametrize("command", ["sketch", "basis", "merge", "subtract", "learn", "assign", "export"])
+@pytest.mark.parametrize(
+    "command", ["sketch", "basis", "merge", "subtract", "learn", "assign", "coreset", "export"]
+)
 def test_no_result_goes_to_a_file_called_dash(run_cli, shelf, command):
     before = sorted(shelf.iterdir())
     arguments = [argument if "{out}" not in argument else "-" for argument in JSON_COMMANDS[command]]
