@@ -121,6 +121,8 @@ JSON_COMMANDS = {
     "compare": ["a.nysk", "b.nysk"],
     "independence": ["a.parquet", "--group", "p=x", "--group", "q=y", "-m", "5", "--shuffles", "50"],
     "export": ["a.nysk", "-o", "{out}.npz"],
+    "run": ["job.toml", "--set", "job.store={out}"],
+    "status": ["store"],
 }
 
 

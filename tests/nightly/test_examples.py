@@ -1,4 +1,4 @@
-"""The example jobs run, on data of our own and on the real ones where they are; so does the page for operators."""
+"""The example jobs run, on data of our own and on the real ones; the page for operators is complete."""
 
 import json
 import re
