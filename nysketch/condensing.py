@@ -346,8 +346,8 @@ def condense_source(
     return _condensed(plan, total)
 
 
-# Parts that wait to be put together.
-_MOST_HELD = 256
+# Parts that wait to be put together; rows whose norms are computed at a time.
+_MOST_HELD, _STEP = 256, 4096
 
 
 def _condensed(plan: Prepared, part: Part) -> Coreset:
@@ -446,7 +446,6 @@ class _Worker:
             if block.full:
                 parts.append(self._recombined(block))
                 parts = [merged(parts)]
-                block = self._no_block()
         if read != fragment.rows:
             raise InputError(
                 f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
@@ -475,37 +474,48 @@ class _Worker:
 
     def _recombined(self, block: _Block) -> Part:
         """Return what is left of the rows of a block."""
-        rows, weights, numbers = block.rows, block.weights, block.numbers
+        rows, weights, numbers = block.taken()
+        norms = self._norms(rows, weights)
         most = _groups_for(len(self._functions) + 1)
         kernel_sums: Floats | None = None
-        left = np.arange(len(rows))
+        left, some_rows = np.arange(len(rows)), rows
         while len(left) > most:
             group_of = np.arange(len(left)) // -(-len(left) // most)
-            sums = self._values.group_sums(rows[left], weights, group_of)
+            sums = self._values.group_sums(some_rows, weights, group_of)
             kernel_sums = sums.sum(axis=0) if kernel_sums is None else kernel_sums
             totals = np.bincount(group_of, weights).astype(np.float64)
             some = np.flatnonzero(totals > 0)
-            chosen, changed = recombine(self._functions.of(sums[some]) / totals[some, None], totals[some])
+            functions = self._functions.of(sums)[some] / totals[some, None]
+            del sums  # the largest that a thread holds
+            chosen, changed = recombine(functions, totals[some])
             factors = np.zeros(len(totals))
             factors[some[chosen]] = changed / totals[some[chosen]]
             weights = weights * factors[group_of]
             left, weights = left[weights > 0], weights[weights > 0]
-        values = self._values.of(rows[left])
+            some_rows = rows[left]
+        values = self._values.of(some_rows)
         kernel_sums = weights @ values if kernel_sums is None else kernel_sums
-        norms = self._basis.kernel.diagonal(self._basis.transform(rows)) if len(rows) else np.empty(0)
         positive = np.flatnonzero(weights > 0)
         part = Part(
             numbers[left],
-            rows[left],
+            some_rows,
             weights,
             self._functions.of(values),
             kernel_sums,
-            float(block.weights @ norms),
+            norms,
             len(rows),
             0,
             self._no_sample(),
         )
         return merged([part.only(positive, weights[positive])])
+
+    def _norms(self, rows: Rows, weights: Floats) -> float:
+        """Return the sum of k(x, x) times the weights."""
+        total = 0.0
+        for start in range(0, len(rows), _STEP):
+            part = slice(start, start + _STEP)
+            total += float(weights[part] @ self._basis.kernel.diagonal(self._basis.transform(rows[part])))
+        return total
 
     def _kept(self, fragment: Fragment, numbers: NDArray[np.int64]) -> pa.Table | None:
         """Return the columns that pass through, of the rows with these numbers."""
@@ -530,10 +540,8 @@ class _Block:
     """Valid rows that wait to be recombined together."""
 
     def __init__(self, most: int, none: Rows) -> None:
-        self._most, self._count = most, 0
-        self._rows = [none]
-        self._weights: list[Floats] = [np.empty(0)]
-        self._numbers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        self._most, self._count, self._none = most, 0, none
+        self._parts: list[tuple[Rows, Floats, NDArray[np.int64]]] = []
 
     def __len__(self) -> int:
         return self._count
@@ -545,19 +553,18 @@ class _Block:
     def add(self, chunk: Any) -> None:
         """Add the valid rows of a chunk, whose buffer will be used again."""
         keep = np.flatnonzero(chunk.keep)
-        self._rows.append(np.ascontiguousarray(chunk.rows[keep]))
-        self._weights.append(np.ones(len(keep)) if chunk.weights is None else chunk.weights[keep])
-        self._numbers.append(chunk.first_row + keep)
+        weights = np.ones(len(keep)) if chunk.weights is None else chunk.weights[keep]
+        self._parts.append((np.ascontiguousarray(chunk.rows[keep]), weights, chunk.first_row + keep))
         self._count += len(keep)
 
-    @property
-    def rows(self) -> Rows:
-        return np.concatenate(self._rows)
-
-    @property
-    def weights(self) -> Floats:
-        return np.concatenate(self._weights)
-
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        return np.concatenate(self._numbers)
+    def taken(self) -> tuple[Rows, Floats, NDArray[np.int64]]:
+        """Return all rows, their weights and numbers, and hold them no longer."""
+        rows = np.empty((self._count, *self._none.shape[1:]), self._none.dtype)
+        weights, numbers = np.empty(self._count), np.empty(self._count, np.int64)
+        start = 0
+        for some, some_weights, some_numbers in self._parts:
+            part = slice(start, start + len(some))
+            rows[part], weights[part], numbers[part] = some, some_weights, some_numbers
+            start = part.stop
+        self._parts, self._count = [], 0
+        return rows, weights, numbers

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 
 import nysketch
+from nysketch.nightly.jobfile import load_job
+from nysketch.nightly.running import run_job
 
 # The first call of a compiled function takes seconds; how long tests take is nobody's promise. The same
 # examples every time: a failure must be there again tomorrow.
@@ -76,7 +78,7 @@ def run_cli(cli_command):
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory, make_parquet):
-    """Two Parquet files, sketches of them, and a model; for reading only, write elsewhere.
+    """Two Parquet files, sketches of them, a model, a job and its store; for reading only, write elsewhere.
 
     a, b and ab (both) share a basis of 20 landmarks; `blocks` differs in blocks, `alien` in its basis.
     """
@@ -95,4 +97,9 @@ def shelf(tmp_path_factory, make_parquet):
     for name, thing in (things | {"ab": things["a"] + things["b"]}).items():
         nysketch.save(thing, folder / f"{name}.nysk")
     nysketch.save_model(nysketch.learn_kmeans(things["a"], 3), folder / "model.json")
+    settings = (
+        '[job]\nstore = "store"\n[inputs]\npaths = ["a.parquet", "b.parquet"]\n[basis]\nlandmarks = 5\n'
+    )
+    (folder / "job.toml").write_text(settings)
+    run_job(load_job(folder / "job.toml", environment={}))
     return folder

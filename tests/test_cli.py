@@ -124,6 +124,8 @@ JSON_COMMANDS = {
     "export": ["a.nysk", "-o", "{out}.npz"],
     "report": ["{store}", "-o", "{out}.html"],
     "plot": ["a.nysk", "--model", "model.json", "-o", "{out}.svg"],
+    "run": ["job.toml", "--set", "job.store={out}"],
+    "status": ["store"],
 }
 
 

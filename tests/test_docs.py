@@ -70,7 +70,8 @@ def run_twice(config, *command, cwd):
 
 def test_every_example_configuration_is_run_by_a_test():
     names = {path.name for path in (ROOT / "configs").glob("*.toml")}
-    assert names == {"sketch.toml", "learn.toml", "compare.toml"}
+    commands = {"sketch.toml", "learn.toml", "compare.toml"}
+    assert names == commands | {"nightly.toml", "taxi.toml"}  # jobs: see nightly/test_examples.py
 
 
 def test_the_example_configuration_of_a_sketch_runs(tmp_path):

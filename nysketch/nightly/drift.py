@@ -111,11 +111,10 @@ class Drift:
             options = compare_options(comparison)
             draws = options.draws(len(self._job.comparisons))
             wanted = vars(replace(options, permutations=draws, explain=True, regions=0))
+            first, second = self._sketch(other), self._sketch(name)  # a damaged one is no result
             try:
                 with one_thread():  # the same digits on any machine, and no fight for busy processors
-                    found.append(
-                        compare(self._sketch(other), self._sketch(name), names=(other, name), **wanted)
-                    )
+                    found.append(compare(first, second, names=(other, name), **wanted))
             except NysketchError as error:
                 found.append(None)
                 errors.append(f"{name} cannot be compared with {other}: {error}")

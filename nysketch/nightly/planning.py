@@ -49,7 +49,7 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     summary.skipped |= found.problems
     for path in found.unmatched:
         log.warning("%s: no files match", path)
-    plan = Plan(_stored(store), waiting=found.waiting)
+    plan = Plan(whole_partitions(store), waiting=found.waiting)
     retired = store.retired()
     names = [name for name in found.partitions if not retired or name > retired[-1]]
     kept = job.settings["retention"]["partitions"]
@@ -62,16 +62,22 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
             _sort_in(plan, job, name, found.partitions[name], request)
         except InputError as error:
             summary.skipped[name] = str(error)
+    for name in store.partition_names():
+        if name not in (*plan.stored, *plan.new, *retired, *summary.skipped):
+            lost = f"{store.partition_file(name)}: the partition is lost, and so are its inputs"
+            summary.note_error(
+                CorruptSketchError(f"{lost}. Restore it and its .json from a copy, if there is one")
+            )
     plan.removed = _removed(job, plan, found)
     done = {*plan.new, *plan.changed, *plan.removed}
     summary.unchanged = sum(name not in done for name in plan.stored)
     return plan
 
 
-def _stored(store: Store) -> dict[str, Partition]:
-    """Return the partitions that are whole: described, and with a sketch."""
+def whole_partitions(store: Store) -> dict[str, Partition]:
+    """Return the partitions that are whole: described, and with a sketch; and that have not retired."""
     found = {}
-    for name in store.partition_names():
+    for name in sorted(set(store.partition_names()) - set(store.retired())):
         try:
             partition = store.partition(name)
         except (CorruptSketchError, InputError) as error:
@@ -80,7 +86,7 @@ def _stored(store: Store) -> dict[str, Partition]:
         if store.partition_file(name).exists():
             found[name] = partition
         else:
-            log.warning("%s: the sketch is missing; it is made again", store.partition_file(name))
+            log.warning("%s: the sketch is missing", store.partition_file(name))
     return found
 
 

@@ -21,7 +21,7 @@ from nysketch.locks import lock_path, output_lock
 from nysketch.nightly import refreshing, windows
 from nysketch.nightly.drift import Drift
 from nysketch.nightly.jobfile import ALL, Job, differences
-from nysketch.nightly.planning import Plan, make_plan
+from nysketch.nightly.planning import Plan, make_plan, whole_partitions
 from nysketch.nightly.sketching import first_basis, require_same_basis, settle_partition, sketch_partition
 from nysketch.nightly.store import JSON, SCHEMA_VERSION, SKETCH, Store
 from nysketch.nightly.storefiles import (
@@ -41,6 +41,7 @@ log = logging.getLogger("nysketch")
 
 # Called with the partition that is being read, and how many rows of how many are done.
 Progress = Callable[[str, int, int | None], None]
+_REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
 _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
 
 
@@ -128,7 +129,9 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
     basis = _basis(job, store, plan, summary)
     if basis is not None:
         _sketch_all(job, store, basis, plan, summary, progress)
-    there = {part.name: part.sketch for part in store.partitions() if part.name not in plan.removed}
+    there = {
+        part.name: part.sketch for part in whole_partitions(store).values() if part.name not in plan.removed
+    }
     live = {name: there[name] for name in _newest(job, sorted(there))}
     retiring = {name: digest for name, digest in there.items() if name not in live}
     _update_windows(job, store, live, retiring, summary)
@@ -231,8 +234,7 @@ def _update_windows(
             verify_every = job.settings["job"]["verify_every"]
             trouble = windows.update_window(store, name, held, verify_every=verify_every)
         except _UNFIT as error:
-            again = "Remove it: the next run makes it again, if its inputs are still there"
-            summary.note_error(error, f"window {name} stays as it was. {again}")
+            summary.note_error(error, f"window {name} stays as it was. {_REMEDY}")
             continue
         summary.windows.append(name)
         if trouble is not None:
@@ -245,7 +247,7 @@ def _prune(store: Store, live: set[str], unfinished: set[str]) -> None:
     models = [path for path in (store.path / "models").iterdir() if path.is_dir()]
     for folder in (store.path / "drift", *models):
         remove(*(path for path in folder.glob(f"*{JSON}") if path.name.removesuffix(JSON) not in live))
-    for path in (store.path / "partitions").iterdir():
+    for path in sorted((store.path / "partitions").iterdir()):  # descriptions go before their sketches
         name, _, rest = path.name.rpartition(SKETCH)
         is_description = path.name.endswith(JSON)
         name = path.name.removesuffix(JSON) if is_description else name
@@ -261,7 +263,7 @@ def _compare_all(drift: Drift, summary: Summary) -> None:
             drift.update(name)
             summary.compared.append(name)
     except _UNFIT as error:
-        summary.note_error(error)
+        summary.note_error(error, _REMEDY if isinstance(error, CorruptSketchError) else None)
 
 
 def _refresh_models(job: Job, store: Store, summary: Summary) -> None:

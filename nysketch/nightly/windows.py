@@ -123,7 +123,7 @@ def update_window(store: Store, name: str, wanted: Mapping[str, str], *, verify_
 
 def _still_there(store: Store, name: str, digest: str) -> bool:
     try:
-        return store.partition(name).sketch == digest
+        return store.partition(name).sketch == digest and store.partition_file(name).exists()
     except (InputError, CorruptSketchError):
         return False
 

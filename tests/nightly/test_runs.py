@@ -239,6 +239,35 @@ def test_lost_and_damaged_files_are_made_again(nightly):
             assert nightly.contents() == before, name
 
 
+def test_a_partition_that_is_lost_with_its_inputs_is_an_error(nightly):
+    nightly.run()
+    nightly.input(2).unlink()
+    nightly.store.partition_file(day(2)).unlink()
+    summary = nightly.run()
+    assert summary.exit_code == 5 and "the partition is lost" in summary.errors[0]
+    assert nightly.store.windows()["all"].partitions == [day(1), day(3)]
+    assert_windows_are_sums(nightly.store)
+    assert nightly.run().idle
+
+
+def test_a_damaged_sketch_is_named_and_made_again_once_it_is_removed(nightly):
+    nightly.run()
+    path = nightly.store.partition_file(day(3))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    nightly.write(4)
+    summary = nightly.run()
+    assert (
+        summary.exit_code == 5
+        and str(path.name) in summary.errors[0]
+        and "Remove the file" in summary.errors[0]
+    )
+    path.unlink()
+    assert nightly.run().exit_code == 0
+    assert path.read_bytes() == content
+    assert_windows_are_sums(nightly.store)
+
+
 def test_a_bad_input_does_not_stop_the_others(nightly):
     nightly.input(1).write_bytes(b"PAR1 half a file")
     summary = nightly.run()
