@@ -9,8 +9,6 @@ import pytest
 from hypothesis import settings
 
 import nysketch
-from nysketch.nightly.jobfile import load_job
-from nysketch.nightly.running import run_job
 
 # The first call of a compiled function takes seconds; how long tests take is nobody's promise. The same
 # examples every time: a failure must be there again tomorrow.
@@ -101,5 +99,4 @@ def shelf(tmp_path_factory, make_parquet):
         '[job]\nstore = "store"\n[inputs]\npaths = ["a.parquet", "b.parquet"]\n[basis]\nlandmarks = 5\n'
     )
     (folder / "job.toml").write_text(settings)
-    run_job(load_job(folder / "job.toml", environment={}))
     return folder

@@ -125,7 +125,7 @@ JSON_COMMANDS = {
     "report": ["{store}", "-o", "{out}.html"],
     "plot": ["a.nysk", "--model", "model.json", "-o", "{out}.svg"],
     "run": ["job.toml", "--set", "job.store={out}"],
-    "status": ["store"],
+    "status": ["{store}"],
 }
 
 
