@@ -8,7 +8,6 @@ the windows have let go of them. What has been reported is noted last.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -68,7 +67,10 @@ def run_job(
         wait = job.settings["job"]["lock_wait"] if lock_wait is None else lock_wait
         with output_lock(store.file, wait=wait), _failure_recorded(store, summary):
             drift = _carry_out(job, store, summary, progress)
+            state = _report_due(job, store, summary)
             append_line(store.history_file, summary.describe())
+            if state is not None:  # after the line: it tells of this run, too
+                _write_report(store, state, summary)
             tell(summary)
             if job.comparisons:
                 drift.mark_as_seen()
@@ -146,7 +148,6 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
     for text in unheard:
         summary.note_error(InputError(text))
     summary.finish(partitions=len(live))
-    _write_report(job, store, summary)
     return drift
 
 
@@ -282,24 +283,26 @@ def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
 # ---- the report --------------------------------------------------------------------------------------
 
 
-def _write_report(job: Job, store: Store, summary: Summary) -> None:
-    """Write the report if the job wants one and it is not that of the store as it is now."""
+def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | None:
+    """Return what to note of the report; None if the job wants none, or it is that of the store as it is."""
     output = job.settings["report"]["output"]
     if output is None:
-        return
-    if importlib.util.find_spec("nysketch.reporting") is None:
-        log.warning("this nysketch cannot write reports; leave out [report]")
-        return
-    path, note = Path(output), store.path / "report.json"
+        return None
     state = {"output": output, "state": _state(store)}
-    if path.exists() and read_json_or_none(note) == state:
-        return
+    if Path(output).exists() and read_json_or_none(store.report_note) == state:
+        return None
+    summary.report = output
+    return state
+
+
+def _write_report(store: Store, state: dict[str, str], summary: Summary) -> None:
     try:
-        import_module("nysketch.reporting").write_report(store, path)
-        write_json(note, state)
-        summary.report = output
+        # Reports know stores, and not the other way round: this is the one place that reaches up.
+        import_module("nysketch.reporting").write_report(store, Path(state["output"]))
+        write_json(store.report_note, state)
     except NysketchError as error:
         summary.note_error(error, "[report]")
+        summary.exit_code = summary.exit_code or error.exit_code
 
 
 def _state(store: Store) -> str:

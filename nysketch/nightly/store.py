@@ -104,6 +104,11 @@ class Store:
         return self.path / "alarms.json"
 
     @property
+    def report_note(self) -> Path:
+        """Which report there is, and of which state of the store."""
+        return self.path / "report.json"
+
+    @property
     def history_file(self) -> Path:
         """One line per run."""
         return self.path / "history.jsonl"

@@ -40,6 +40,25 @@ def test_a_second_run_changes_no_byte_but_for_the_history(nightly):
     assert len(nightly.store.history()) == 2
 
 
+def test_the_report_of_a_run_tells_of_this_run(nightly):
+    summary = nightly.run("report.output=report.html")
+    page = nightly.folder / "report.html"
+    assert summary.report == "report.html" and nightly.store.history()[-1]["report"] == "report.html"
+    assert day(3) in page.read_text() and summary.started[:16].replace("T", " ") in page.read_text()
+    before = page.stat().st_mtime_ns
+    assert nightly.run("report.output=report.html").idle and page.stat().st_mtime_ns == before
+    nightly.write(4)
+    nightly.run("report.output=report.html")
+    assert day(4) in page.read_text()
+
+
+def test_a_report_that_cannot_be_written_is_an_error_and_nothing_else(nightly):
+    summary = nightly.run("report.output=nowhere/report.html")
+    assert summary.exit_code == 1 and "[report]" in summary.errors[0]
+    assert len(nightly.store.partitions()) == 3
+    assert not nightly.run("report.output=report.html").errors and (nightly.folder / "report.html").exists()
+
+
 def test_night_by_night_windows_are_fresh_merges(nightly):
     nightly.run()
     for number in range(4, 12):
