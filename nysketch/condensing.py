@@ -1,27 +1,20 @@
 """Data → coreset, in one pass: rows are recombined as they come, and a few hundred are carried on.
 
-A block of rows is cut into groups, whose sums of test functions are recombined as if they were points; the
-groups that are left are cut into smaller ones, and so on, until the groups are rows. So most rows are
-evaluated once, and only sums are multiplied with the matrix of the test functions. What is left of a block is
-put together with what is left of others, and recombined again when that has become too much: always in the
-order of the rows, so that neither threads nor batches show.
-
-The test functions must be known before. They are learned from the pilot (pilot.py), or from a sketch.
+The test functions must be known before. They are learned from the pilot (pilot.py), or from a sketch. How the
+rows of a fragment become few is recombining.py's business; here they are put together, in the order of the
+rows, and at the end those are chosen that the coreset consists of.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from nysketch.assigning import unchanged
 from nysketch.basis import Basis, NystromBasis, require_landmarks
@@ -43,30 +36,22 @@ from nysketch.engines import local
 from nysketch.errors import InputError, UsageError
 from nysketch.fileformat import load
 from nysketch.fitting import BasisOptions, fit_rows
-from nysketch.kernels import Floats, Rows
+from nysketch.kernels import Floats
 from nysketch.models import MixtureModel
 from nysketch.nearness import distance_to, mean_embedding_at
-from nysketch.passes import Progress, as_basis
+from nysketch.passes import Progress, as_basis, open_rows
 from nysketch.pilot import read_pilot, read_pilot_for, rows_to_draw_from
-from nysketch.reading import ChunkReader, batch_rows_for, chunk_rows_for
+from nysketch.reading import batch_rows_for, chunk_rows_for
 from nysketch.recombination import recombine
-from nysketch.samples import GatheredSample, RowSample, default_sample_rows
+from nysketch.recombining import HELD, FragmentRecombiner, Part, block_rows_of, groups_for, merged
 from nysketch.sketches import Sketch
-from nysketch.sources import Fragment, Source, open_source
-from nysketch.sources.base import TEXT_ROWS
+from nysketch.sources import Source
 from nysketch.testfunctions import TestFunctions
 
 log = logging.getLogger("nysketch")
 
 # Points that match so many times more functions than wanted are carried on: see coresets.py.
 _CARRIED = 2
-# Groups for each function at every level; of so many, one is left. For many functions fewer, for the memory.
-_GROUPS, _MANY_FUNCTIONS = 8, 256
-# So many levels of groups within a block: it has rows enough for the work on groups to be little beside them.
-_ROWS_PER_GROUP = 64
-_BLOCK_BYTES = 32 << 20
-# What is left of blocks is recombined once there is so many times as much as may be left.
-_HELD = 4
 # Sampled rows to learn test functions from, where there is no pilot.
 _PILOT_ROWS = 10_000
 # As measured: 220 MiB for Python and libraries with compiled code, and something to spare.
@@ -106,16 +91,13 @@ def coreset(
         return coreset_of_sketch(data, s, method=method)
     wanted = BasisOptions.of(basis_options)
     known = load(basis) if isinstance(basis, str | os.PathLike) else basis
-    columns_of = as_basis(known)
-    if known is not None and wanted != BasisOptions():
-        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
-    source = open_source(
+    source = open_rows(
         data,
-        columns=columns if known is not None else wanted.columns_to_read(columns),
+        as_basis(known),
+        wanted,
+        columns=columns,
         exclude=exclude,
         weights=weights,
-        like=None if columns_of is None else columns_of.columns,
-        text=wanted.text,
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
@@ -191,10 +173,10 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     d = sum(column.width for column in source.columns)
     carried = _CARRIED * (s + 1)
     batch, chunk = 2 * 8 * batch_rows_for(d) * d, 2 * 8 * chunk_rows_for(d) * d
-    groups = _groups_for(carried)
-    block = _block_rows(carried, d) * (8 * d + 48)
+    groups = groups_for(carried)
+    block = block_rows_of(carried, d) * (8 * d + 48)
     # Sums of groups, their functions, and the directions of an elimination; points that are held.
-    work = 8 * (groups * (m + 2 * carried) + 8 * carried**2) + _HELD * carried * 8 * (d + carried)
+    work = 8 * (groups * (m + 2 * carried) + 8 * carried**2) + HELD * carried * 8 * (d + carried)
     per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
     fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
     # When threads have finished, their memory is free for what is left to do.
@@ -217,82 +199,7 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     return threads
 
 
-def _groups_for(functions: int) -> int:
-    """Return how many groups of rows are recombined at a time."""
-    return (_GROUPS if functions <= _MANY_FUNCTIONS else _GROUPS // 2) * functions
-
-
-def _block_rows(functions: int, d: int) -> int:
-    """Return how many rows are recombined at a time."""
-    rows = _ROWS_PER_GROUP * _groups_for(functions)
-    return int(max(min(rows, _BLOCK_BYTES // (8 * max(d, 1))), 2 * functions, 512))
-
-
 # ---- the pass --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Weighted rows that stand for some fragments, and sums over all rows of these.
-
-    `functions` are the values of the functions that are carried, `kept` the columns that pass through.
-    """
-
-    numbers: NDArray[np.int64]
-    points: Rows
-    weights: Floats
-    functions: Floats
-    kernel_sums: Floats
-    norm_sum: float  # of w k(x, x)
-    rows: int
-    dropped: int
-    sample: RowSample
-    kept: pa.Table | None = None
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    @property
-    def nbytes(self) -> int:
-        """How much memory it takes."""
-        kept = 0 if self.kept is None else self.kept.nbytes
-        return int(self.points.nbytes + self.functions.nbytes + self.kernel_sums.nbytes + kept)
-
-    def only(self, which: NDArray[np.int64], weights: Floats) -> Part:
-        """Return some of the points, with new weights."""
-        return replace(
-            self,
-            numbers=self.numbers[which],
-            points=self.points[which],
-            weights=weights,
-            functions=self.functions[which],
-            kept=None if self.kept is None else self.kept.take(which),
-        )
-
-    @classmethod
-    def union(cls, parts: Sequence[Part]) -> Part:
-        """Return the points of all parts: together they stand for all rows of these."""
-        kept = [part.kept for part in parts if part.kept is not None]
-        return cls(
-            np.concatenate([part.numbers for part in parts]),
-            np.concatenate([part.points for part in parts]),
-            np.concatenate([part.weights for part in parts]),
-            np.concatenate([part.functions for part in parts]),
-            np.sum([part.kernel_sums for part in parts], axis=0),
-            sum(part.norm_sum for part in parts),
-            sum(part.rows for part in parts),
-            sum(part.dropped for part in parts),
-            RowSample.union([part.sample for part in parts]),
-            pa.concat_tables(kept) if kept else None,
-        )
-
-
-def merged(parts: Sequence[Part]) -> Part:
-    """Put parts together, and recombine their points if they are many; the order of parts is that of rows."""
-    together = Part.union(parts)
-    if len(together) > _HELD * (together.functions.shape[1] + 1):
-        together = together.only(*recombine(together.functions, together.weights))
-    return together
 
 
 def condense_source(
@@ -304,7 +211,7 @@ def condense_source(
     progress: Progress | None = None,
 ) -> Coreset:
     """Read all rows of a source once, and return a coreset of them."""
-    worker = _Worker(source, plan, nulls)
+    worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
     threads = local.available_threads() if threads is None else threads
     if threads < 1:
         raise UsageError(f"the number of threads must be at least 1, not {threads}")
@@ -328,7 +235,7 @@ def condense_source(
         for part in parts:
             held.append(part)
             # Not one by one: of a thousand small row groups, each would cost as much as a large one.
-            if sum(map(len, held)) > _HELD * (len(plan.carried) + 1) or len(held) >= _MOST_HELD:
+            if sum(map(len, held)) > HELD * (len(plan.carried) + 1) or len(held) >= _MOST_HELD:
                 total, held = merged([*([total] if total else []), *held]), []
                 worker.sample_bound = total.sample.bound
     every = [*([total] if total else []), *held]
@@ -346,8 +253,8 @@ def condense_source(
     return _condensed(plan, total)
 
 
-# Parts that wait to be put together; rows whose norms are computed at a time.
-_MOST_HELD, _STEP = 256, 4096
+# Parts that wait to be put together.
+_MOST_HELD = 256
 
 
 def _condensed(plan: Prepared, part: Part) -> Coreset:
@@ -397,174 +304,3 @@ def _condensed(plan: Prepared, part: Part) -> Coreset:
         ),
         kept=part.kept,
     )
-
-
-class _Worker:
-    """Turns one fragment into its part; readers are kept per thread."""
-
-    def __init__(self, source: Source, plan: Prepared, nulls: str) -> None:
-        from nysketch.tiles.values import RowValues  # compiles or loads machine code: not for --help
-
-        self._source, self._nulls = source, nulls
-        self._basis, self._functions = plan.basis, plan.carried
-        self._values = RowValues(plan.basis)
-        self._block_rows = _block_rows(len(plan.carried) + 1, plan.basis.row_width)
-        self._capacity = default_sample_rows(plan.basis.row_width, text=plan.basis.text)
-        # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
-        self.sample_bound = self._no_sample().bound
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self.rows_read = 0
-        ChunkReader(source, nulls=nulls)  # complain before threads start
-
-    def _no_block(self) -> _Block:
-        none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))
-        return _Block(self._block_rows, none)
-
-    def _no_sample(self) -> RowSample:
-        weighted = self._source.weights is not None
-        return RowSample.empty(self._capacity, self._basis.d, text=self._basis.text, weighted=weighted)
-
-    def __call__(self, fragment: Fragment, check: Callable[[], None]) -> Iterator[Part]:
-        """Yield the part of a fragment."""
-        if not hasattr(self._local, "reader"):
-            reader = ChunkReader(self._source, nulls=self._nulls)
-            self._local.reader = reader
-            self._local.buffers = [np.empty(reader.chunk_rows, np.int64) for _ in range(2)]
-        sample = GatheredSample(self._no_sample())
-        parts: list[Part] = []
-        block = self._no_block()
-        read = dropped = 0
-        for chunk in self._local.reader.chunks(fragment):
-            check()
-            sample.add(self._sample(fragment, chunk, sample.bound))
-            block.add(chunk)
-            dropped += chunk.dropped
-            read += len(chunk.rows)
-            with self._lock:
-                self.rows_read += len(chunk.rows)
-            if block.full:
-                parts.append(self._recombined(block))
-                parts = [merged(parts)]
-        if read != fragment.rows:
-            raise InputError(
-                f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
-                "Was the file changed while it was read?"
-            )
-        if len(block) or not parts:
-            parts.append(self._recombined(block))
-        part = merged(parts)
-        kept = self._kept(fragment, part.numbers)
-        yield replace(part, dropped=dropped, sample=sample.united(), kept=kept)
-
-    def _sample(self, fragment: Fragment, chunk: Any, bound: int) -> RowSample:
-        from nysketch.tiles.sampling import sample_rows
-
-        return sample_rows(
-            self._basis,
-            chunk.row_in_input,
-            chunk.rows,
-            chunk.keep,
-            chunk.weights,
-            *self._local.buffers,
-            key=fragment.input_key,
-            bound=min(bound, self.sample_bound),
-            capacity=self._capacity,
-        )
-
-    def _recombined(self, block: _Block) -> Part:
-        """Return what is left of the rows of a block."""
-        rows, weights, numbers = block.taken()
-        norms = self._norms(rows, weights)
-        most = _groups_for(len(self._functions) + 1)
-        kernel_sums: Floats | None = None
-        left, some_rows = np.arange(len(rows)), rows
-        while len(left) > most:
-            group_of = np.arange(len(left)) // -(-len(left) // most)
-            sums = self._values.group_sums(some_rows, weights, group_of)
-            kernel_sums = sums.sum(axis=0) if kernel_sums is None else kernel_sums
-            totals = np.bincount(group_of, weights).astype(np.float64)
-            some = np.flatnonzero(totals > 0)
-            functions = self._functions.of(sums)[some] / totals[some, None]
-            del sums  # the largest that a thread holds
-            chosen, changed = recombine(functions, totals[some])
-            factors = np.zeros(len(totals))
-            factors[some[chosen]] = changed / totals[some[chosen]]
-            weights = weights * factors[group_of]
-            left, weights = left[weights > 0], weights[weights > 0]
-            some_rows = rows[left]
-        values = self._values.of(some_rows)
-        kernel_sums = weights @ values if kernel_sums is None else kernel_sums
-        positive = np.flatnonzero(weights > 0)
-        part = Part(
-            numbers[left],
-            some_rows,
-            weights,
-            self._functions.of(values),
-            kernel_sums,
-            norms,
-            len(rows),
-            0,
-            self._no_sample(),
-        )
-        return merged([part.only(positive, weights[positive])])
-
-    def _norms(self, rows: Rows, weights: Floats) -> float:
-        """Return the sum of k(x, x) times the weights."""
-        total = 0.0
-        for start in range(0, len(rows), _STEP):
-            part = slice(start, start + _STEP)
-            total += float(weights[part] @ self._basis.kernel.diagonal(self._basis.transform(rows[part])))
-        return total
-
-    def _kept(self, fragment: Fragment, numbers: NDArray[np.int64]) -> pa.Table | None:
-        """Return the columns that pass through, of the rows with these numbers."""
-        schema = self._source.kept
-        if not len(schema):
-            return None
-        order = np.argsort(numbers, kind="stable")
-        wanted, first = numbers[order] - fragment.first_row, 0
-        taken = [schema.empty_table()]
-        for batch in self._source.read_kept(fragment, TEXT_ROWS) if len(wanted) else ():
-            here = wanted[(wanted >= first) & (wanted < first + len(batch))] - first
-            if len(here):
-                taken.append(pa.Table.from_batches([batch.take(pa.array(here))]))
-            first += len(batch)
-        table = pa.concat_tables(taken)
-        if len(table) != len(numbers):
-            raise InputError(f"{fragment.where}: columns to keep have fewer rows than others")
-        return table.take(np.argsort(order, kind="stable"))
-
-
-class _Block:
-    """Valid rows that wait to be recombined together."""
-
-    def __init__(self, most: int, none: Rows) -> None:
-        self._most, self._count, self._none = most, 0, none
-        self._parts: list[tuple[Rows, Floats, NDArray[np.int64]]] = []
-
-    def __len__(self) -> int:
-        return self._count
-
-    @property
-    def full(self) -> bool:
-        return self._count >= self._most
-
-    def add(self, chunk: Any) -> None:
-        """Add the valid rows of a chunk, whose buffer will be used again."""
-        keep = np.flatnonzero(chunk.keep)
-        weights = np.ones(len(keep)) if chunk.weights is None else chunk.weights[keep]
-        self._parts.append((np.ascontiguousarray(chunk.rows[keep]), weights, chunk.first_row + keep))
-        self._count += len(keep)
-
-    def taken(self) -> tuple[Rows, Floats, NDArray[np.int64]]:
-        """Return all rows, their weights and numbers, and hold them no longer."""
-        rows = np.empty((self._count, *self._none.shape[1:]), self._none.dtype)
-        weights, numbers = np.empty(self._count), np.empty(self._count, np.int64)
-        start = 0
-        for some, some_weights, some_numbers in self._parts:
-            part = slice(start, start + len(some))
-            rows[part], weights[part], numbers[part] = some, some_weights, some_numbers
-            start = part.stop
-        self._parts, self._count = [], 0
-        return rows, weights, numbers

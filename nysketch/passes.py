@@ -79,15 +79,13 @@ def sketch(
     """
     known = as_basis(basis)
     wanted = BasisOptions.of(basis_options)
-    if known is not None and wanted != BasisOptions():
-        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
-    source = open_source(
+    source = open_rows(
         data,
-        columns=columns if known is not None else wanted.columns_to_read(columns),
+        known,
+        wanted,
+        columns=columns,
         exclude=exclude,
         weights=weights,
-        like=None if known is None else known.columns,
-        text=wanted.text,
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
@@ -121,6 +119,17 @@ def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | N
     if basis is None or isinstance(basis, Basis):
         return basis
     return basis.basis if isinstance(basis, Sketch) else load_basis(basis)
+
+
+def open_rows(
+    data: Any, known: Basis | None, wanted: BasisOptions, *, columns: Sequence[str] | None, **reading: Any
+) -> Source:
+    """Open data for a basis that is known, or one that is wanted; `reading` is for `open_source`."""
+    if known is None:
+        return open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
+    if wanted != BasisOptions():
+        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
+    return open_source(data, columns=columns, like=known.columns, **reading)
 
 
 def make_basis(

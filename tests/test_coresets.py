@@ -96,7 +96,7 @@ def test_blocks_of_any_size_give_the_same_guarantees(written, monkeypatch):
     path, _, X = written
     basis = nysketch.Basis.fit(path, columns=COLUMNS, m=80)
     for rows in (100, 1000, 10**6):
-        monkeypatch.setattr("nysketch.condensing._block_rows", lambda functions, d, rows=rows: rows)
+        monkeypatch.setattr("nysketch.recombining.block_rows_of", lambda functions, d, rows=rows: rows)
         require_exact(nysketch.coreset(path, 30, basis=basis), X)
 
 

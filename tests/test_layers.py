@@ -80,7 +80,7 @@ ORDER = [
     ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
     ["passes"],
     ["jobs", "assigning", "refining", "estimators"],
-    ["modeljobs", "condensing", "coresetfiles"],
+    ["modeljobs", "recombining", "condensing", "coresetfiles"],
     ["nightly"],
     ["reporting"],
     ["ui"],

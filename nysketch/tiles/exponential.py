@@ -25,24 +25,24 @@ _MANTISSA_BITS = np.int32(23)
 LOWEST = np.float32(-126.0)  # below it float32 has no normal numbers
 
 
-@intrinsic
-def _float_bits(typing_context: Any, value: Any) -> Any:
-    """Reinterpret a float32 as an int32."""
+def _reinterpret(source: Any, target: Any) -> Any:
+    """Return a function that takes the bits of a number for those of another type."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.int32))
+    @intrinsic
+    def cast(typing_context: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_value_type(target))
 
-    return types.int32(types.float32), codegen
+        return target(source), codegen
+
+    return cast
 
 
-@intrinsic
-def _bits_float(typing_context: Any, value: Any) -> Any:
-    """Reinterpret an int32 as a float32."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.float32))
-
-    return types.float32(types.int32), codegen
+_float_bits, _bits_float = _reinterpret(types.float32, types.int32), _reinterpret(types.int32, types.float32)
+_double_bits, _bits_double = (
+    _reinterpret(types.float64, types.int64),
+    _reinterpret(types.int64, types.float64),
+)
 
 
 @numba.njit(inline="always")
@@ -51,7 +51,7 @@ def exp2(t):  # type: ignore[no-untyped-def]
     shifted = t + _ROUND
     f = t - (shifted - _ROUND)
     p = ((((_C5 * f + _C4) * f + _C3) * f + _C2) * f + _C1) * f + _C0
-    return _bits_float(np.int32(_float_bits(p) + (_float_bits(shifted) << _MANTISSA_BITS)))  # type: ignore[call-arg]
+    return _bits_float(np.int32(_float_bits(p) + (_float_bits(shifted) << _MANTISSA_BITS)))
 
 
 # The same in float64: Taylor's series of 2**f, whose first term left out is 2e-16 at |f| = ½.
@@ -60,26 +60,6 @@ _ROUND_DOUBLE = 1.5 * 2.0**52
 _DOUBLE_MANTISSA_BITS = np.int64(52)
 
 LOWEST_DOUBLE = -1022.0
-
-
-@intrinsic
-def _double_bits(typing_context: Any, value: Any) -> Any:
-    """Reinterpret a float64 as an int64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.int64))
-
-    return types.int64(types.float64), codegen
-
-
-@intrinsic
-def _bits_double(typing_context: Any, value: Any) -> Any:
-    """Reinterpret an int64 as a float64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.float64))
-
-    return types.float64(types.int64), codegen
 
 
 @numba.njit(inline="always")
@@ -100,7 +80,7 @@ def exp2_double(t):  # type: ignore[no-untyped-def]
     p = p * f + _TAYLOR[2]
     p = p * f + _TAYLOR[1]
     p = p * f + _TAYLOR[0]
-    return _bits_double(np.int64(_double_bits(p) + (_double_bits(shifted) << _DOUBLE_MANTISSA_BITS)))  # type: ignore[call-arg]
+    return _bits_double(np.int64(_double_bits(p) + (_double_bits(shifted) << _DOUBLE_MANTISSA_BITS)))
 
 
 # sin(2πg) / g as a polynomial in g², for g up to ¼: as good as float32.
