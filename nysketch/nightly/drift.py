@@ -17,7 +17,7 @@ from nysketch.basis import Basis
 from nysketch.blas import one_thread
 from nysketch.comparing import Comparison, compare
 from nysketch.comparing.adjusting import adjusted
-from nysketch.errors import InputError, NysketchError
+from nysketch.errors import NysketchError
 from nysketch.fileformat import load_sketch
 from nysketch.nightly.jobfile import Job, compare_options
 from nysketch.nightly.store import Store
@@ -84,15 +84,11 @@ class Drift:
         return pairs
 
     def _digest(self, other: str) -> str:
+        """Return the digest of another sketch; nothing of a reference that is not there, for now."""
         if other in self._digests:
             return self._digests[other]
         if other not in self._files:
-            found = file_digest(Path(other))
-            if found is None:
-                raise InputError(
-                    f"[[comparisons]] reference = {other!r}: no such partition, and no such file"
-                )
-            self._files[other] = found
+            self._files[other] = file_digest(Path(other)) or ""
         return self._files[other]
 
     def _request(self, name: str) -> str:
@@ -105,9 +101,13 @@ class Drift:
 
     def update(self, name: str) -> None:
         """Compare a partition with all that it is to be compared with, and store what comes out."""
-        pairs, errors = self._pairs(name), []
+        pairs, errors, failed = self._pairs(name), [], []
         found: list[Comparison | None] = []
-        for comparison, other, _ in pairs:
+        for comparison, other, digest in pairs:
+            if not digest:  # `news` tells of it, in every run
+                found.append(None)
+                failed.append(comparison["name"])
+                continue
             options = compare_options(comparison)
             draws = options.draws(len(self._job.comparisons))
             wanted = vars(replace(options, permutations=draws, explain=True, regions=0))
@@ -117,6 +117,7 @@ class Drift:
                     found.append(compare(first, second, names=(other, name), **wanted))
             except NysketchError as error:
                 found.append(None)
+                failed.append(comparison["name"])
                 errors.append(f"{name} cannot be compared with {other}: {error}")
         tested = adjusted([each for each in found if each is not None], self._job.settings["drift"]["adjust"])
         results = iter(tested)
@@ -128,6 +129,7 @@ class Drift:
         value = {
             "comparisons": described,
             "errors": errors,
+            "failed": failed,
             "partition": name,
             "request": self._request(name),
         }
@@ -150,7 +152,12 @@ class Drift:
     def news(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Return alarms and errors that no run has reported, from what is on disk."""
         alarms: list[dict[str, Any]] = []
-        errors: list[str] = []
+        missing = {other for name in self._names for _, other, digest in self._pairs(name) if not digest}
+        errors = [
+            f"[[comparisons]] reference = {other!r}: no such partition (has it retired?), and no such file. "
+            "Name a sketch file, such as a copy of that of a partition"
+            for other in sorted(missing)
+        ]
         wanted = {comparison["name"] for comparison in self._job.comparisons if comparison["alarm"]}
         seen = self._seen()
         for name in self._names:
@@ -161,22 +168,36 @@ class Drift:
             for found in stored.get("comparisons", []):
                 known = before.get("others", {}).get(found["name"])
                 other_is_new = known is not None and known != found["sketches"][0]
-                if found["name"] in wanted and counts(found) and (is_new or other_is_new):
+                # What could not be compared before, and can now, has never been heard of.
+                is_news = is_new or other_is_new or found["name"] in before.get("failed", [])
+                if found["name"] in wanted and is_news and found["p_value"] is None:
+                    errors.append(
+                        f"{name} could not be tested against {found['other']} (rows {found['rows'][1]:,} and "
+                        f"{found['rows'][0]:,}): no alarm can tell"
+                    )
+                if found["name"] in wanted and counts(found) and is_news:
                     keys = ("against", "mmd", "name", "other", "p_value")
                     alarms.append({"partition": name} | {key: found[key] for key in keys})
         return alarms, errors
 
     def _seen(self) -> dict[str, Any]:
         stored = read_json_or_none(self._store.alarms_file)
-        return stored["partitions"] if isinstance(stored, dict) and "partitions" in stored else {}
+        partitions = stored.get("partitions") if isinstance(stored, dict) else None
+        entries = partitions.items() if isinstance(partitions, dict) else ()
+        return {name: entry for name, entry in entries if isinstance(entry, dict)}
 
     def mark_as_seen(self) -> None:
-        """Note what has been reported: all comparisons that there are."""
-        partitions = {}
+        """Note what has been reported: all comparisons that are those of the partitions as they are."""
+        partitions: dict[str, Any] = {}
+        seen = self._seen()
         for name in self._names:
             stored = read_json_or_none(self._store.drift_file(name)) or {}
+            if self._job.comparisons and stored.get("request") != self._request(name):
+                partitions |= {name: seen[name]} if name in seen else {}
+                continue
             others = {found["name"]: found["sketches"][0] for found in stored.get("comparisons", [])}
-            partitions[name] = {"others": others, "sketch": self._digests[name]}
+            failed = stored.get("failed", []) if self._job.comparisons else []
+            partitions[name] = {"failed": failed, "others": others, "sketch": self._digests[name]}
         value = {"partitions": partitions, "schema_version": 1}
         if read_json_or_none(self._store.alarms_file) != value:
             write_json(self._store.alarms_file, value)

@@ -142,10 +142,6 @@ def _resolved(tables: dict[str, Any], path: Path) -> dict[str, Any]:
     for table, keys in LISTS.items():
         entries = [checked(f"[[{table}]]", entry, keys) for entry in tables.get(table, [])]
         settings[table] = [_named(table, entry) for entry in entries]
-        names = [entry["name"] for entry in settings[table]]
-        for entry_name in names:
-            if names.count(entry_name) > 1:
-                raise UsageError(f"[[{table}]]: there are two named {entry_name!r}; give them other names")
     if settings["job"]["name"] is None:
         settings["job"]["name"] = path.stem
     return settings
@@ -227,6 +223,11 @@ def _completed(settings: dict[str, Any]) -> dict[str, Any]:
     ):
         if not settings[table][key]:
             raise UsageError(f"[{table}] {key} is missing; {remedy}")
+    for table in LISTS:
+        names = [entry["name"] for entry in settings[table]]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"[[{table}]]: there are two named {name!r}; give them other names")
     inputs = settings["inputs"]
     inputs["partition"] = require_partition(inputs["partition"], inputs["paths"])
     windows = {window["name"] for window in settings["windows"]}

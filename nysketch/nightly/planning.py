@@ -53,8 +53,12 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     retired = store.retired()
     names = [name for name in found.partitions if not retired or name > retired[-1]]
     kept = job.settings["retention"]["partitions"]
-    if kept != ALL:
+    if kept != ALL and job.settings["retention"]["retired"] != "sum":
+        # Of those that are to be summed up when they retire, all are read, however many come at once.
         newest = sorted({*plan.stored, *names})[-kept:]
+        for name in names:
+            if name not in newest and name not in plan.stored:
+                log.info("%s: older than the %d partitions that are kept, not read", name, kept)
         names = [name for name in names if name in newest]
     request = request_of(job, load_basis(store.basis_file)) if store.basis_file.exists() else None
     for name in names:

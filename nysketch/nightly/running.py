@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +42,8 @@ log = logging.getLogger("nysketch")
 # Called with the partition that is being read, and how many rows of how many are done.
 Progress = Callable[[str, int, int | None], None]
 _REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
+# Names of files that runs put into partitions/; what others put there is left alone.
+_OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
 _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
 
 
@@ -72,8 +75,7 @@ def run_job(
             if state is not None:  # after the line: it tells of this run, too
                 _write_report(store, state, summary)
             tell(summary)
-            if job.comparisons:
-                drift.mark_as_seen()
+            drift.mark_as_seen()
     return summary
 
 
@@ -138,9 +140,14 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
     retiring = {name: digest for name, digest in there.items() if name not in live}
     _update_windows(job, store, live, retiring, summary)
     summary.removed, summary.retired = plan.removed, list(retiring)
-    if summary.retired:
-        windows.retire(store, summary.retired, keep_sum=job.settings["retention"]["retired"] == "sum")
-    _prune(store, set(live), unfinished=set(summary.skipped) | plan.waiting)
+    stay = set(live)
+    try:
+        if retiring:
+            windows.retire(store, list(retiring), keep_sum=job.settings["retention"]["retired"] == "sum")
+    except _UNFIT as error:
+        summary.note_error(error, "no partition retires")
+        summary.retired, stay = [], set(there)
+    _prune(store, stay, unfinished=set(summary.skipped) | plan.waiting)
     drift = Drift(job, store, live)
     _compare_all(drift, summary)
     _refresh_models(job, store, summary)
@@ -171,7 +178,7 @@ def _prepare(job: Job, store: Store) -> None:
 def _require_same_settings(job: Job, store: Store) -> None:
     """Refuse settings that old sketches were not made with; before there is a basis, all may change."""
     stored = store.description().get("settings", {})
-    if not store.basis_file.exists():
+    if not store.basis_file.exists() and not store.partition_names():
         return
     different = differences(stored, job.fixed())
     if different:
@@ -179,7 +186,8 @@ def _require_same_settings(job: Job, store: Store) -> None:
             f"{job.path}: the store {store.path} was made with other settings: {'; '.join(different)}. Put "
             "them back; or name another store in [job], for which all inputs are sketched anew"
         )
-    require_same_basis(job, load_basis(store.basis_file))
+    if store.basis_file.exists():
+        require_same_basis(job, load_basis(store.basis_file))
 
 
 def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None:
@@ -249,6 +257,8 @@ def _prune(store: Store, live: set[str], unfinished: set[str]) -> None:
     for folder in (store.path / "drift", *models):
         remove(*(path for path in folder.glob(f"*{JSON}") if path.name.removesuffix(JSON) not in live))
     for path in sorted((store.path / "partitions").iterdir()):  # descriptions go before their sketches
+        if not path.is_file() or not _OURS.search(path.name):
+            continue
         name, _, rest = path.name.rpartition(SKETCH)
         is_description = path.name.endswith(JSON)
         name = path.name.removesuffix(JSON) if is_description else name
@@ -258,13 +268,12 @@ def _prune(store: Store, live: set[str], unfinished: set[str]) -> None:
 
 
 def _compare_all(drift: Drift, summary: Summary) -> None:
-    try:
-        names = drift.outdated()
-        for name in names:
+    for name in drift.outdated():
+        try:
             drift.update(name)
             summary.compared.append(name)
-    except _UNFIT as error:
-        summary.note_error(error, _REMEDY if isinstance(error, CorruptSketchError) else None)
+        except _UNFIT as error:
+            summary.note_error(error, _REMEDY if isinstance(error, CorruptSketchError) else None)
 
 
 def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
@@ -288,7 +297,8 @@ def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | No
     output = job.settings["report"]["output"]
     if output is None:
         return None
-    state = {"output": output, "state": _state(store)}
+    trouble = [summary.errors, summary.skipped]
+    state = {"output": output, "state": digest_of([_state(store), trouble])}
     if Path(output).exists() and read_json_or_none(store.report_note) == state:
         return None
     summary.report = output

@@ -229,7 +229,15 @@ class Store:
 
     def _retired(self) -> dict[str, Any]:
         path = described(self.retired_file)
-        return dict(read_json(path, "put it back from a copy")) if path.exists() else {}
+        if not path.exists() and not self.retired_file.exists():
+            return {}
+        found = read_json(path, "put it back from a copy") if path.exists() else None
+        whole = isinstance(found, dict) and isinstance(found.get("partitions"), list)
+        if found is None or not whole or not isinstance(found.get("members"), dict):
+            raise CorruptSketchError(
+                f"{path}: missing, or does not say which partitions have retired; put it back from a copy"
+            )
+        return dict(found)
 
     def models(self) -> dict[str, list[tuple[str, KMeansModel | MixtureModel]]]:
         """Return all models by name: as they were with each partition as the newest one, in order."""
@@ -264,8 +272,15 @@ class Store:
 def _load(path: Path, digest: str) -> Sketch:
     """Load a sketch; from its waiting place if a run was killed before it could rename it."""
     waiting = pending(path)
-    is_there = waiting.exists() and file_digest(waiting) == digest
-    return load_sketch(waiting if is_there else path)
+    if waiting.exists() and file_digest(waiting) == digest:
+        return load_sketch(waiting)
+    sketch = load_sketch(path)
+    if file_digest(path) != digest:
+        raise CorruptSketchError(
+            f"{path}: is not the sketch that {described(path).name} beside it tells of. Put back the right "
+            "one, or remove it: the next `nysketch run` makes it again"
+        )
+    return sketch
 
 
 def _stems(folder: Path, suffix: str) -> list[str]:

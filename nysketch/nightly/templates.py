@@ -26,6 +26,8 @@ _NAMES = {"Y": "%Y", "m": "%Y-%m", "d": "%Y-%m-%d", "H": "%Y-%m-%dT%H"}
 _SUFFIXES = re.compile(r"\.(parquet|pq|h5|hdf5|hdf|he5|feather|arrow|ipc|csv|gz|bz2|zst|lz4)$", re.IGNORECASE)
 # Formats that the name of a partition may have, whoever chose it.
 _KNOWN = {"%Y-%m-%dT%H": "H", "%Y-%m-%d": "d", "%Y%m%d": "d", "%Y-%m": "m", "%Y%m": "m", "%Y": "Y"}
+# File names have up to 255 bytes, and suffixes and temporary ones add to a name.
+_LONGEST = 200
 
 
 def safe(name: str) -> str:
@@ -95,7 +97,10 @@ def template(text: str) -> Template | None:
     coarser = "YmdH"[: max("YmdH".index(d) for d in directives) + 1] if directives else ""
     if not directives or any(d not in directives for d in coarser):
         raise UsageError(f"{text}: a {{date}} needs the year, %Y, and all down to its finest part")
-    return Template(text, glob_text, re.compile(pattern + "(?:/.*)?$"), tuple(directives))
+    try:
+        return Template(text, glob_text, re.compile(pattern + "(?:/.*)?$"), tuple(directives))
+    except re.error as error:
+        raise UsageError(f"{text}: makes no sense as a glob: {error}") from error
 
 
 def _glob_as_pattern(text: str) -> str:
@@ -110,6 +115,15 @@ def _glob_as_pattern(text: str) -> str:
 
 def partition_name(location: Location, partition: str, dated: Template | None) -> str:
     """Return the name of the partition that a file belongs to."""
+    name = _partition_name(location, partition, dated)
+    if len(name.encode()) > _LONGEST:
+        raise InputError(
+            f"{location}: its partition would have a name of more than {_LONGEST} bytes; rename it"
+        )
+    return name
+
+
+def _partition_name(location: Location, partition: str, dated: Template | None) -> str:
     if partition == DATE:
         assert dated is not None
         return dated.date_of(location)

@@ -144,3 +144,62 @@ def test_status(nightly, run_cli):
     future = json.loads((store / "store.json").read_text()) | {"schema_version": 2}
     (store / "store.json").write_text(json.dumps(future))
     assert "Upgrade nysketch" in run_cli("status", store).stderr
+
+
+REFERENCE = '[[comparisons]]\nagainst = "reference"\nreference = "ref.nysk"\nalarm = true\nalpha = 0.01\n'
+
+
+def test_a_reference_that_is_missing_costs_no_other_comparison_and_no_alarm(nightly):
+    nightly.append(REFERENCE)
+    nightly.run("comparisons.reference.reference=2024-01-01")
+    reference = nightly.folder / "ref.nysk"
+    reference.write_bytes(nightly.store.partition_file(day(1)).read_bytes())
+    nightly.run()
+    reference.rename(nightly.folder / "away.nysk")
+    nightly.write(4, shift=3)
+    summary = nightly.run()
+    assert summary.exit_code == 7 and [a["name"] for a in summary.alarms] == ["previous"]
+    assert any("no such partition (has it retired?), and no such file" in text for text in summary.errors)
+    (nightly.folder / "away.nysk").rename(reference)
+    found = nightly.run()
+    assert [(a["partition"], a["name"]) for a in found.alarms] == [(day(4), "reference")]
+    assert nightly.run().alarms == []
+
+
+def test_a_damaged_partition_costs_no_alarm_about_others(nightly):
+    nightly.run()
+    nightly.store.partition_file(day(1)).write_bytes(b"nothing")
+    nightly.write(4, shift=3)
+    summary = nightly.run()
+    assert [a["partition"] for a in summary.alarms] == [day(4)]
+
+
+def test_comparisons_that_are_asked_for_later_raise_no_alarm_about_old_nights(nightly):
+    text = nightly.job.read_text()
+    nightly.job.write_text(text[: text.index("[[comparisons]]")])
+    nightly.write(3, shift=3)
+    nightly.run()
+    nightly.job.write_text(text)
+    summary = nightly.run()
+    assert summary.exit_code == 0 and nightly.store.drift()[day(3)][0]["rejected"]
+    nightly.write(4, shift=-3)
+    assert [a["partition"] for a in nightly.run().alarms] == [day(4)]
+
+
+def test_a_night_too_short_to_test_is_told(nightly):
+    nightly.run()
+    nightly.write(4, rows=1)
+    summary = nightly.run()
+    assert summary.exit_code != 0 and f"{day(4)} could not be tested against {day(3)}" in summary.errors[0]
+
+
+def test_notes_of_alarms_that_make_no_sense_are_written_anew(nightly):
+    nightly.run()
+    for nonsense in ('{"partitions": 5}', '{"partitions": {"2024-01-01": 3}}', "[]"):
+        nightly.store.alarms_file.write_text(nonsense)
+        nightly.run()
+        assert set(json.loads(nightly.store.alarms_file.read_text())["partitions"]) == {
+            day(1),
+            day(2),
+            day(3),
+        }

@@ -124,3 +124,19 @@ def test_show_config_prints_what_would_be_used(tmp_path, run_cli):
     wrong = run_cli("run", tmp_path / "job.toml", "--set", "sketch.block=8")
     assert wrong.returncode == 2 and "Did you mean 'blocks'?" in wrong.stderr
     assert not (tmp_path / "s").exists()
+
+
+def test_names_that_overrides_make_equal_are_refused(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text(
+        '[job]\nstore = "s"\n[inputs]\npaths = "*.parquet"\n[[windows]]\nlast = 2\n[[windows]]\nlast = 3\n'
+    )
+    with pytest.raises(UsageError, match="there are two named 'last-3'"):
+        load_job(path, changes=["windows.last-2.name=last-3"], environment={})
+
+
+def test_a_glob_that_makes_no_sense(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text('[job]\nstore = "s"\n[inputs]\npaths = "[z-a]-{date}.parquet"\n')
+    with pytest.raises(UsageError, match="makes no sense as a glob"):
+        load_job(path, environment={})

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import CorruptSketchError, InputError, UsageError
 from nysketch.nightly.storefiles import append_line, file_digest, read_lines, write_json
 from tests.nightly.jobs import assert_windows_are_sums, day, sums_of
 
@@ -194,10 +194,11 @@ def test_retention(nightly, retired):
     assert nightly.store.window_sketch("all").rows == window.rows
 
 
-def test_the_first_run_reads_only_what_retention_keeps(nightly):
-    assert nightly.run("retention.partitions=3", "windows.last-3.last=2").new == [day(1), day(2), day(3)]
-    other = "job.store=other"
-    assert nightly.run(other, "retention.partitions=1", "windows.last-3.last=1").new == [day(3)]
+def test_the_first_run_reads_what_is_kept_or_summed_up(nightly):
+    short = ["retention.partitions=1", "windows.last-3.last=1"]
+    assert nightly.run(*short).new == [day(1), day(2), day(3)]
+    assert [part.name for part in nightly.store.partitions()] == [day(3)]
+    assert nightly.run("job.store=other", "retention.retired=forget", *short).new == [day(3)]
 
 
 def test_settings_of_the_sketches_cannot_change(nightly):
@@ -350,3 +351,71 @@ def test_a_history_that_was_cut_short_is_repaired(tmp_path):
     assert read_lines(path) == [{"run": 1}]
     append_line(path, {"run": 3})
     assert path.read_bytes() == b'{"run": 1}\n{"run": 3}\n'
+
+
+def test_a_backlog_longer_than_the_retention_is_summed_up_all_the_same(nightly):
+    settings = "retention.partitions=3"
+    nightly.run(settings)
+    nightly.with_days(4, 5, 6, 7, 8)
+    summary = nightly.run(settings)
+    assert summary.new == [day(n) for n in (4, 5, 6, 7, 8)]
+    assert [part.name for part in nightly.store.partitions()] == [day(6), day(7), day(8)]
+    assert nightly.store.window_sketch("all").rows == 8 * 200
+    assert nightly.run(settings).idle
+
+
+@pytest.mark.parametrize("damage", ["missing", "[]", '{"partitions": 5}', "{}"])
+def test_the_sum_of_retired_partitions_is_not_overwritten_for_a_lost_description(nightly, damage):
+    settings = "retention.partitions=3"
+    nightly.run(settings)
+    nightly.write(4)
+    nightly.run(settings)
+    note = nightly.folder / "store" / "retired.json"
+    kept = nightly.store.retired_file.read_bytes()
+    note.unlink() if damage == "missing" else note.write_text(damage)
+    nightly.write(5)
+    with pytest.raises(CorruptSketchError, match=r"retired\.json.*put it back from a copy"):
+        nightly.run(settings)
+    assert nightly.store.retired_file.read_bytes() == kept
+
+
+def test_a_sketch_in_the_place_of_another_is_noticed(nightly):
+    nightly.run()
+    store = nightly.store
+    store.partition_file(day(3)).write_bytes(store.partition_file(day(2)).read_bytes())
+    store.window_file("all").unlink()
+    summary = nightly.run()
+    assert summary.exit_code == 5 and f"{day(3)}.nysk: is not the sketch that" in " ".join(summary.errors)
+
+
+def test_what_others_put_into_the_store_is_left_alone(nightly):
+    nightly.run()
+    folder = nightly.folder / "store" / "partitions"
+    (folder / "README").write_text("mine")
+    (folder / "old").mkdir()
+    nightly.write(4)
+    assert nightly.run().exit_code == 0
+    assert (folder / "README").read_text() == "mine" and (folder / "old").is_dir()
+
+
+def test_settings_stay_fixed_if_the_basis_is_lost(nightly):
+    nightly.run()
+    nightly.store.basis_file.unlink()
+    with pytest.raises(UsageError, match="blocks was 16, now 32"):
+        nightly.run("sketch.blocks=32")
+    assert nightly.run().exit_code == 0 and nightly.store.basis_file.exists()
+
+
+def test_the_report_is_made_anew_if_inputs_are_skipped(nightly):
+    nightly.run("report.output=report.html")
+    before = (nightly.folder / "report.html").read_bytes()
+    nightly.input(4).write_bytes(b"PAR1 no more")
+    assert nightly.run("report.output=report.html").exit_code == 6
+    assert (nightly.folder / "report.html").read_bytes() != before
+
+
+def test_a_file_whose_name_is_too_long_does_not_stop_the_others(nightly):
+    (nightly.folder / "data" / f"{'é' * 90}.parquet").write_bytes(nightly.input(1).read_bytes())
+    summary = nightly.run('inputs.paths="data/*.parquet"')
+    assert summary.exit_code == 6 and len(nightly.store.partitions()) == 3
+    assert "more than 200 bytes" in next(iter(summary.skipped.values()))
