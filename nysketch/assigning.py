@@ -6,7 +6,6 @@ order of the rows. So labels are aligned with their rows, and no sum depends on 
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,12 +25,17 @@ from nysketch.exact import ExactSum
 from nysketch.locks import output_lock
 from nysketch.models import Floats, KMeansModel, MixtureModel, Model, block_rows_for
 from nysketch.passes import Progress
-from nysketch.reading import Chunk, ChunkReader, batch_rows_for, chunk_rows_for
+from nysketch.reading import (
+    Chunk,
+    ChunkReader,
+    batch_rows_for,
+    chunk_rows_for,
+    no_rows_left,
+    require_declared_rows,
+)
 from nysketch.sources import Fragment, Source
 from nysketch.sources.base import TEXT_ROWS
 from nysketch.tables import format_of, table_writer
-
-log = logging.getLogger("nysketch")
 
 # Labelled rows that wait for those before them; and those that are written together, as a row group.
 _WAITING_BYTES, _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 16 << 20, 1 << 20
@@ -54,13 +58,7 @@ def threads_within(memory: int, source: Source, model: Model) -> int:
         )
     available = local.available_threads()
     threads = min(available, (memory - fixed) // per_thread)
-    if threads < available:
-        log.info(
-            "using %d of %d processors to stay within %.0f MB; allow more with --memory",
-            threads,
-            available,
-            memory / 1e6,
-        )
+    local.say_fewer_threads(threads, memory)
     return threads
 
 
@@ -88,11 +86,7 @@ class RowReader:
             read += len(chunk.rows)
             with self._lock:
                 self._rows += len(chunk.rows)
-        if read != fragment.rows:
-            raise InputError(
-                f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
-                "Was the file changed while it was read?"
-            )
+        require_declared_rows(fragment, read)
 
     def report(self) -> None:
         """Tell how many rows have been read."""
@@ -340,12 +334,7 @@ def sum_over(
             _add(totals, {name: ExactSum(np.asarray(v), np.zeros_like(v)) for name, v in part.items()})
     result = {name: total.high for name, total in totals.items()}
     if not result or not result["rows"]:
-        dropped = int(result["dropped"]) if result else 0
-        raise InputError(
-            f"no rows left: {dropped:,} were dropped for nulls, NaN or infinities"
-            if dropped
-            else "the source has no rows"
-        )
+        raise no_rows_left(int(result["dropped"]) if result else 0)
     if not result["weight"] > 0:
         raise InputError(f"all weights in column {source.weights!r} are 0")
     return result

@@ -7,7 +7,6 @@ rows, and at the end those are chosen that the coreset consists of.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -41,14 +40,12 @@ from nysketch.models import MixtureModel
 from nysketch.nearness import distance_to, mean_embedding_at
 from nysketch.passes import Progress, as_basis, open_rows
 from nysketch.pilot import read_pilot, read_pilot_for, rows_to_draw_from
-from nysketch.reading import batch_rows_for, chunk_rows_for
+from nysketch.reading import batch_rows_for, chunk_rows_for, no_rows_left
 from nysketch.recombination import recombine
 from nysketch.recombining import HELD, FragmentRecombiner, Part, block_rows_of, groups_for, merged
 from nysketch.sketches import Sketch
 from nysketch.sources import Source
 from nysketch.testfunctions import TestFunctions
-
-log = logging.getLogger("nysketch")
 
 # Points that match so many times more functions than wanted are carried on: see coresets.py.
 _CARRIED = 2
@@ -189,13 +186,7 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
         )
     available = local.available_threads()
     threads = int(min(available, (memory - fixed) // per_thread))
-    if threads < available:
-        log.info(
-            "using %d of %d processors to stay within %.0f MB; allow more with --memory",
-            threads,
-            available,
-            memory / 1e6,
-        )
+    local.say_fewer_threads(threads, memory)
     return threads
 
 
@@ -240,12 +231,7 @@ def condense_source(
                 worker.sample_bound = total.sample.bound
     every = [*([total] if total else []), *held]
     if not sum(part.rows for part in every):
-        dropped = sum(part.dropped for part in every)
-        raise InputError(
-            f"no rows left: {dropped:,} were dropped for nulls, NaN or infinities"
-            if dropped
-            else "the source has no rows"
-        )
+        raise no_rows_left(sum(part.dropped for part in every))
     total = merged(every)
     if not total.weights.sum() > 0:
         raise InputError(f"all weights in column {source.weights!r} are 0")

@@ -283,7 +283,7 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
     values, means = functions.of(gram), functions.of(mean_kernel)
     near = _near_weights(sketch, basis, mean_kernel)
     weights, count = _with_means(values, means, near)
-    notes = [] if count == len(functions) else [_said_of_means(count, len(functions))]
+    notes = [] if count == len(functions) else [_said_of_landmarks(count, len(functions))]
     functions, values, means = functions.first(count), values[:, :count], means[:count]
     some, weights = recombine(carried.of(gram), weights)
     kept, weights = reduced(
@@ -357,7 +357,7 @@ def _exact_weights(functions: Floats, means: Floats, near: Floats) -> Floats | N
     return None
 
 
-def _said_of_means(count: int, wanted: int) -> str:
+def _said_of_landmarks(count: int, wanted: int) -> str:
     return (
         f"no positive weights of the landmarks have the means of all {wanted} test functions: they have "
         f"those of the first {count}, and are near the others. More landmarks help"

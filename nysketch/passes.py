@@ -30,7 +30,7 @@ from nysketch.groups import DEFAULT_SHUFFLES, grouped
 from nysketch.passoptions import PassOptions, settings_of
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
-from nysketch.reading import ChunkReader
+from nysketch.reading import ChunkReader, no_rows_left, require_declared_rows
 from nysketch.runs import DEFAULT_RUNS, level_of_rows
 from nysketch.samples import GatheredSample, RowSample
 from nysketch.sketches import Sketch
@@ -268,11 +268,7 @@ def run_pass(
         raise
     result = so_far(Provenance.of(source.inputs()))
     if not result.rows:
-        raise InputError(
-            f"no rows left: {result.dropped_rows:,} were dropped for nulls, NaN or infinities"
-            if result.dropped_rows
-            else "the source has no rows"
-        )
+        raise no_rows_left(result.dropped_rows)
     return result
 
 
@@ -391,11 +387,7 @@ class _Worker:
             dropped += chunk.dropped
             read += len(chunk.rows)
             self._reading[fragment.number] = read
-        if read != fragment.rows:
-            raise InputError(
-                f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
-                "Was the file changed while it was read?"
-            )
+        require_declared_rows(fragment, read)
         if cells is not None:
             cells.far = far.united()
         # Before the sums are taken: those of the last run go there.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from nysketch.basis import Column
 from nysketch.cells import default_far_rows
-from nysketch.engines.local import available_threads
+from nysketch.engines.local import available_threads, say_fewer_threads
 from nysketch.errors import UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.pilot import pilot_rows_for, rows_to_draw_from
@@ -17,8 +16,6 @@ from nysketch.samples import DEFAULT_ROWS, default_sample_rows
 from nysketch.secondmoments import triangle_size
 from nysketch.sources import Source
 from nysketch.sources.base import row_width
-
-log = logging.getLogger("nysketch")
 
 DEFAULT_MEMORY = 512 * 10**6
 
@@ -132,13 +129,8 @@ def plan(
         per_thread += 2 * 8 * m**2 + 2 * products + max(_VALUE_BYTES, 2 * 8 * m * _FEWEST_ROWS)
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
-    if threads is None and chosen < available_threads():
-        log.info(
-            "using %d of %d processors to stay within %.0f MB; allow more with --memory",
-            chosen,
-            available_threads(),
-            memory / 1e6,
-        )
+    if threads is None:
+        say_fewer_threads(chosen, memory)
     passing = fixed + chosen * per_thread
     needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
     if memory <= _BASE_BYTES:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import total_width
-from nysketch.errors import InvalidRowsError, UsageError
+from nysketch.errors import InputError, InvalidRowsError, UsageError
 from nysketch.sources import Batch, Fragment, Source
 from nysketch.sources.base import TEXT_ROWS, names_of
 
@@ -191,6 +191,22 @@ class ChunkReader:
         )
         others = "" if self._text else ", or leave the column out (--exclude, or a basis without it)"
         return InvalidRowsError(f"{fragment.where}: {shown}. Drop such rows with --nulls drop{others}")
+
+
+def require_declared_rows(fragment: Fragment, read: int) -> None:
+    """Raise an InputError unless a fragment had the rows that it declares."""
+    if read != fragment.rows:
+        raise InputError(
+            f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
+            "Was the file changed while it was read?"
+        )
+
+
+def no_rows_left(dropped: int) -> InputError:
+    """Return the error for a source of which no rows can be used; so many were dropped."""
+    if not dropped:
+        return InputError("the source has no rows")
+    return InputError(f"no rows left: {dropped:,} were dropped for nulls, NaN or infinities")
 
 
 def _lengths(texts: NDArray[Any]) -> Floats:

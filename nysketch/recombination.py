@@ -36,9 +36,9 @@ def recombine(functions: Floats, weights: Floats, costs: Floats | None = None) -
     """Return points to keep and their new weights: Σ w f stays the same for every function, and so does Σ w.
 
     At most one point more is kept than there are functions; if points have costs, Σ w cost does not grow. The
-    work is proportional to the points times
-    the functions, and to the logarithm of the points times the third power of the functions: points are
-    thrown together in groups that are recombined as if they were points, until there are few.
+    work is proportional to the points times the functions, and to the logarithm of the points times the third
+    power of the functions: points are thrown together in groups that are recombined as if they were points,
+    until there are few.
     """
     constant = np.column_stack([np.ones(len(functions)), functions])
     most = constant.shape[1]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from nysketch.basis import NystromBasis
 from nysketch.errors import InputError
 from nysketch.kernels import Floats, Rows
-from nysketch.reading import ChunkReader
+from nysketch.reading import ChunkReader, require_declared_rows
 from nysketch.recombination import recombine
 from nysketch.samples import GatheredSample, RowSample, default_sample_rows
 from nysketch.sources import Fragment, Source
@@ -161,11 +161,7 @@ class FragmentRecombiner:
             if block.full:
                 parts.append(self._recombined(block))
                 parts = [merged(parts)]
-        if read != fragment.rows:
-            raise InputError(
-                f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
-                "Was the file changed while it was read?"
-            )
+        require_declared_rows(fragment, read)
         if len(block) or not parts:
             parts.append(self._recombined(block))
         part = merged(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from nysketch.blas import one_thread
+
+log = logging.getLogger("nysketch")
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -26,6 +29,18 @@ def available_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def say_fewer_threads(threads: int, memory: int) -> None:
+    """Tell if a budget of so many bytes leaves processors idle."""
+    available = available_threads()
+    if threads < available:
+        log.info(
+            "using %d of %d processors to stay within %.0f MB; allow more with --memory",
+            threads,
+            available,
+            memory / 1e6,
+        )
 
 
 def run(
