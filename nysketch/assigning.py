@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
-from nysketch.engines import local
+from nysketch.engines import Check, Engine
+from nysketch.engines.local import available_threads, engine_of, say_fewer_threads
 from nysketch.errors import InputError, UsageError
 from nysketch.exact import ExactSum
 from nysketch.locks import output_lock
@@ -56,9 +58,9 @@ def threads_within(memory: int, source: Source, model: Model) -> int:
             f"this takes about {(fixed + per_thread) / 1e6:,.0f} MB of memory with one thread, more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory"
         )
-    available = local.available_threads()
+    available = available_threads()
     threads = min(available, (memory - fixed) // per_thread)
-    local.say_fewer_threads(threads, memory)
+    say_fewer_threads(threads, memory)
     return threads
 
 
@@ -69,16 +71,27 @@ class RowReader:
         if source.columns != model.columns:
             names = ", ".join(map(str, model.columns))
             raise UsageError(f"the source must have the columns of the model: {names}")
-        self._source, self._nulls, self._progress = source, nulls, progress
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._rows = 0
+        self.source, self._nulls, self._progress = source, nulls, progress
+        self._make_room()
         ChunkReader(source, nulls=nulls)  # complain before threads start
 
-    def chunks(self, fragment: Fragment, check: Callable[[], None]) -> Iterator[Chunk]:
+    def _make_room(self) -> None:
+        """Make what belongs to this process."""
+        self._local, self._lock = threading.local(), threading.Lock()
+        self._rows = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need."""
+        return {"source": self.source, "_nulls": self._nulls, "_progress": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_room()
+
+    def chunks(self, fragment: Fragment, check: Check) -> Iterator[Chunk]:
         """Yield the chunks of a fragment, all of its rows; each is valid until the next is asked for."""
         if not hasattr(self._local, "reader"):
-            self._local.reader = ChunkReader(self._source, nulls=self._nulls)
+            self._local.reader = ChunkReader(self.source, nulls=self._nulls)
         read = 0
         for chunk in self._local.reader.chunks(fragment):
             check()
@@ -88,10 +101,10 @@ class RowReader:
                 self._rows += len(chunk.rows)
         require_declared_rows(fragment, read)
 
-    def report(self) -> None:
-        """Tell how many rows have been read."""
+    def report(self, engine: Engine) -> None:
+        """Tell how many rows have been read, here and elsewhere."""
         if self._progress is not None:
-            self._progress(self._rows, self._source.rows)
+            self._progress(self._rows + engine.rows_elsewhere, self.source.rows)
 
 
 @contextmanager
@@ -125,7 +138,7 @@ def assign(
     responsibilities: bool | None = None,
     distances: bool = False,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Generator[pa.Table, None, None]:
     """Yield tables of a few rows each, which together have a row for every row of the source, in order.
@@ -136,7 +149,7 @@ def assign(
     labeller = _Labeller(
         model, source, responsibilities=responsibilities, distances=distances, nulls=nulls, progress=progress
     )
-    return labeller.tables(threads)
+    return labeller.tables(engine_of(engine))
 
 
 class _Labeller:
@@ -157,7 +170,7 @@ class _Labeller:
             raise UsageError("responsibilities are those of mixtures: a k-means model has none")
         if distances and mixture:
             raise UsageError("distances are those to centroids: a mixture has none")
-        self._model, self._source, self._distances = model, source, distances
+        self._model, self.source, self._distances = model, source, distances
         self._responsibilities = mixture and responsibilities is not False
         self._reader = RowReader(model, source, nulls=nulls, progress=progress)
         own = [("label", pa.int32())]
@@ -168,20 +181,21 @@ class _Labeller:
             if name in source.kept.names:
                 raise UsageError(f"column {name!r} cannot be kept: the output has one of this name")
 
-    def tables(self, threads: int | None) -> Generator[pa.Table, None, None]:
+    def tables(self, engine: Engine) -> Generator[pa.Table, None, None]:
         """Yield the rows of the output in order."""
-        self._reader.report()
-        yield from local.run_in_order(
-            self._pieces,
-            self._source.fragments(),
-            threads=local.available_threads() if threads is None else threads,
+        report = partial(self._reader.report, engine)
+        report()
+        yield from engine.run_in_order(
+            self,
+            self.source.fragments(),
             size=lambda table: int(table.nbytes),
             most=_WAITING_BYTES,
-            meanwhile=self._reader.report,
+            meanwhile=report,
         )
 
-    def _pieces(self, fragment: Fragment, check: Callable[[], None]) -> Iterator[pa.Table]:
-        kept = _Kept(self._source, fragment)
+    def __call__(self, fragment: Fragment, check: Check) -> Iterator[pa.Table]:
+        """Yield the rows of one fragment."""
+        kept = _Kept(self.source, fragment)
         step = block_rows_for(self._model.k)
         for chunk in self._reader.chunks(fragment, check):
             for start in range(0, len(chunk.rows), step):
@@ -249,7 +263,7 @@ def assign_to_file(
     nulls: str = "error",
     overwrite: bool = False,
     lock_wait: float = 0.0,
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Assigned:
     """Write what `assign` yields to a Parquet, CSV or Feather file, which appears complete or not at all."""
@@ -266,7 +280,7 @@ def assign_to_file(
             atomic_file(output) as file,
             unchanged(source),
             table_writer(file, format, labeller.schema, output) as write,
-            closing(labeller.tables(threads)) as tables,
+            closing(labeller.tables(engine_of(engine))) as tables,
         ):
             for group in _grouped(tables):
                 labels = group["label"]
@@ -301,33 +315,19 @@ def sum_over(
     work: Callable[[Floats, Floats | None], Sums],
     *,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Sums:
     """Add up what `work` returns for some rows and their weights, by name, over all valid rows.
 
     Also returns how many `rows` there were, how many were `dropped`, and their total `weight`.
     """
-    reader = RowReader(model, source, nulls=nulls, progress=progress)
-    step = block_rows_for(model.k)
-
-    def of_fragment(fragment: Fragment, check: Callable[[], None]) -> Iterator[Sums]:
-        sums: Sums = {}
-        for chunk in reader.chunks(fragment, check):
-            rows, weights = chunk.rows, chunk.weights
-            if chunk.dropped:
-                rows, weights = rows[chunk.keep], None if weights is None else weights[chunk.keep]
-            for start in range(0, len(rows), step):
-                some = None if weights is None else weights[start : start + step]
-                _add(sums, work(rows[start : start + step], some))
-            weight = len(rows) if weights is None else weights.sum()
-            _add(sums, {"rows": float(len(rows)), "dropped": float(chunk.dropped), "weight": float(weight)})
-        yield sums
-
-    reader.report()
+    summer = _FragmentSummer(RowReader(model, source, nulls=nulls, progress=progress), model, work)
+    engine = engine_of(engine)
+    report = partial(summer.reader.report, engine)
+    report()
     totals: dict[str, ExactSum] = {}
-    threads = local.available_threads() if threads is None else threads
-    parts = local.run_in_order(of_fragment, source.fragments(), threads=threads, meanwhile=reader.report)
+    parts = engine.run_in_order(summer, source.fragments(), meanwhile=report)
     with unchanged(source), closing(parts):
         for part in parts:
             # Nothing is lost on the way: as if there were one fragment, of any length.
@@ -338,6 +338,35 @@ def sum_over(
     if not result["weight"] > 0:
         raise InputError(f"all weights in column {source.weights!r} are 0")
     return result
+
+
+@dataclass(frozen=True)
+class _FragmentSummer:
+    """Adds up what `work` returns for the rows of a fragment."""
+
+    reader: RowReader
+    model: Model
+    work: Callable[[Floats, Floats | None], Sums]
+
+    @property
+    def source(self) -> Source:
+        """Where the fragments are from."""
+        return self.reader.source
+
+    def __call__(self, fragment: Fragment, check: Check) -> Iterator[Sums]:
+        """Yield the sums."""
+        step = block_rows_for(self.model.k)
+        sums: Sums = {}
+        for chunk in self.reader.chunks(fragment, check):
+            rows, weights = chunk.rows, chunk.weights
+            if chunk.dropped:
+                rows, weights = rows[chunk.keep], None if weights is None else weights[chunk.keep]
+            for start in range(0, len(rows), step):
+                some = None if weights is None else weights[start : start + step]
+                _add(sums, self.work(rows[start : start + step], some))
+            weight = len(rows) if weights is None else weights.sum()
+            _add(sums, {"rows": float(len(rows)), "dropped": float(chunk.dropped), "weight": float(weight)})
+        yield sums
 
 
 def _add(total: dict[str, Any], part: dict[str, Any]) -> None:
@@ -373,7 +402,7 @@ def score(
     source: Source,
     *,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Score:
     """Measure a model on all rows of a source, weighted by the source's weights if it has any."""
@@ -395,7 +424,7 @@ def score(
             sums["shares"] = w @ shares
         return sums | {"costs": w @ costs, "w²": w @ w, "w²c": (w * w) @ costs, "w²c²": w**2 @ costs**2}
 
-    sums = sum_over(model, source, work, nulls=nulls, threads=threads, progress=progress)
+    sums = sum_over(model, source, work, nulls=nulls, engine=engine, progress=progress)
     n, weight = int(sums["rows"]), float(sums["weight"])
     mean = float(sums["costs"] / weight)
     # That of a ratio of sums over independent rows.

@@ -103,6 +103,7 @@ class Basis:
         Options are those of `nysketch.fitting.BasisOptions`: m, kernel, bandwidth, sampling and so on.
         """
         # Here and in `from_rows` this layer reaches up: people look for them on the class.
+        from nysketch.engines.local import Threads
         from nysketch.fitting import BasisOptions
         from nysketch.pilot import fit_basis
         from nysketch.sources import open_source
@@ -117,7 +118,7 @@ class Basis:
             allow_external=allow_external,
             text=wanted.text,
         )
-        return fit_basis(source, wanted, seed=seed, nulls=nulls, threads=threads)
+        return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))
 
     @classmethod
     def from_rows(cls, rows: Rows, columns: Sequence[Column], *, seed: int = 0, **options: Any) -> Basis:

@@ -31,7 +31,8 @@ from nysketch.coresets import (
     said_of_means,
     said_of_size,
 )
-from nysketch.engines import local
+from nysketch.engines import Engine
+from nysketch.engines.local import available_threads, engine_of, say_fewer_threads
 from nysketch.errors import InputError, UsageError
 from nysketch.fileformat import load
 from nysketch.fitting import BasisOptions, fit_rows
@@ -70,6 +71,7 @@ def coreset(
     nulls: str = "error",
     seed: int = 0,
     threads: int | None = None,
+    engine: Engine | None = None,
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
@@ -82,7 +84,8 @@ def coreset(
     `basis` one is made from a pilot; a Sketch as `basis` also lends its second moments or sampled rows to
     learn test functions from. `method` is "mercer" or "nystrom" (testfunctions.py). If the distribution of
     the rows is known, `measure` says so, for "mercer": a MixtureModel, or the matrix of E k(z, x) k(x, z') at
-    the landmarks of `basis`. Further options are those of `nysketch.fitting.BasisOptions`.
+    the landmarks of `basis`. `threads` of this process read the rows, unless an `engine` is given. Further
+    options are those of `nysketch.fitting.BasisOptions`.
     """
     if isinstance(data, Sketch):
         return coreset_of_sketch(data, s, method=method)
@@ -100,11 +103,12 @@ def coreset(
         skip_unreadable=skip_unreadable,
         keep=keep,
     )
+    engine = engine_of(engine, threads)
     plan = prepare(
         source, s, known=known, wanted=wanted, method=method, measure=measure, seed=seed, nulls=nulls,
-        threads=threads,
+        engine=engine,
     )  # fmt: skip
-    return condense_source(source, plan, nulls=nulls, threads=threads, progress=progress)
+    return condense_source(source, plan, nulls=nulls, engine=engine, progress=progress)
 
 
 # ---- before the pass -------------------------------------------------------------------------------
@@ -135,7 +139,7 @@ def prepare(
     measure: MixtureModel | Floats | None = None,
     seed: int = 0,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Callable[[int, int], None] | None = None,
     choosing: Callable[[int, int], None] | None = None,
 ) -> Prepared:
@@ -144,7 +148,7 @@ def prepare(
     `known` is a basis; or a sketch, which also tells how rows differ.
     """
     require_size(s)
-    reading: dict[str, Any] = {"seed": seed, "nulls": nulls, "threads": threads, "progress": progress}
+    reading: dict[str, Any] = {"seed": seed, "nulls": nulls, "engine": engine, "progress": progress}
     evidence, basis = Evidence(), as_basis(known)
     if basis is None:
         how = wanted or BasisOptions()
@@ -184,9 +188,9 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m) or "
             "functions (-s)"
         )
-    available = local.available_threads()
+    available = available_threads()
     threads = int(min(available, (memory - fixed) // per_thread))
-    local.say_fewer_threads(threads, memory)
+    say_fewer_threads(threads, memory)
     return threads
 
 
@@ -198,24 +202,21 @@ def condense_source(
     plan: Prepared,
     *,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Coreset:
     """Read all rows of a source once, and return a coreset of them."""
     worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
-    threads = local.available_threads() if threads is None else threads
-    if threads < 1:
-        raise UsageError(f"the number of threads must be at least 1, not {threads}")
+    engine = engine_of(engine)
 
     def report() -> None:
         if progress is not None:
-            progress(worker.rows_read, source.rows)
+            progress(worker.rows_read + engine.rows_elsewhere, source.rows)
 
     report()
-    parts = local.run_in_order(
+    parts = engine.run_in_order(
         worker,
         source.fragments(),
-        threads=threads,
         size=lambda part: part.nbytes,
         most=_WAITING_BYTES,
         meanwhile=report,

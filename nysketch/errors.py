@@ -8,6 +8,7 @@
     ├── IncompatibleError         4   two sketches that do not belong together
     ├── CorruptSketchError        5   a sketch file is damaged or is none
     ├── OutputError               1   a result cannot be written
+    ├── ClusterError              1   a cluster, or its last worker, is not there or not fit
     └── LockedError              75   another process is writing the same output
 
 The library raises these and nothing else for foreseeable trouble; the command line turns them into
@@ -61,6 +62,10 @@ class CorruptSketchError(NysketchError):
 
 class OutputError(NysketchError):
     """A result could not be written; what was there before is untouched."""
+
+
+class ClusterError(NysketchError):
+    """A cluster cannot be reached, has gone, has no workers, or workers without the software or the files."""
 
 
 class LockedError(NysketchError):

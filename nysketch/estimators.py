@@ -28,6 +28,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from nysketch.basis import Basis, Column
+from nysketch.engines.local import Threads
 from nysketch.errors import UsageError
 from nysketch.fitting import DEFAULT_LANDMARKS, BasisOptions
 from nysketch.learning import learn_gmm, learn_kmeans
@@ -180,14 +181,14 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             if basis is None:
                 self._require_enough(len(rows))
             source = self._weighted_rows(rows, weights, basis, before)
-        wanted = None
+        wanted, engine = None, Threads(self.threads)
         if basis is None:
             wanted = self._basis_options(source)
-            basis = make_basis(source, wanted, seed=self._seed, nulls="error", threads=self.threads)
+            basis = make_basis(source, wanted, seed=self._seed, nulls="error", engine=engine)
             if rows is None:
                 self._take_features(basis)
         options = _like(before, PassOptions(seed=self._seed, weights=source.weights))
-        return run_pass(source, basis, options, wanted=wanted, threads=self.threads), rows, weights
+        return run_pass(source, basis, options, wanted=wanted, engine=engine), rows, weights
 
     def _rows(self, X: Any, *, reset: bool = False) -> Rows:
         """Return rows in memory as an array of floating-point numbers, checked by scikit-learn."""

@@ -10,6 +10,7 @@ from typing import Any
 from nysketch.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch.basis import Basis
 from nysketch.checkpoint import Checkpoint, checkpoint_path
+from nysketch.engines import Engine
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fileformat import load_sketch, require_small_header, save, sketch_parts
 from nysketch.fitting import BasisOptions
@@ -45,7 +46,7 @@ def sketch_to_file(
     checkpoint_every: float = 30.0,
     restart: bool = False,
     lock_wait: float = 0.0,
-    threads: int | None = None,
+    engine: Engine | None = None,
     batch_rows: int | None = None,
     pilot_progress: Callable[[int, int], None] | None = None,
     choosing: Callable[[int, int], None] | None = None,
@@ -85,7 +86,7 @@ def sketch_to_file(
                 wanted,
                 seed=options.seed,
                 nulls=options.nulls,
-                threads=threads,
+                engine=engine,
                 progress=pilot_progress,
                 choosing=choosing,
             )
@@ -98,7 +99,7 @@ def sketch_to_file(
             basis,
             options,
             wanted=made_here,
-            threads=threads,
+            engine=engine,
             batch_rows=batch_rows,
             progress=progress,
             checkpoint=checkpoint,
@@ -126,7 +127,7 @@ def basis_to_file(
     nulls: str = "error",
     overwrite: bool = False,
     lock_wait: float = 0.0,
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Callable[[int, int], None] | None = None,
     choosing: Callable[[int, int], None] | None = None,
 ) -> Basis:
@@ -139,7 +140,7 @@ def basis_to_file(
             wanted,
             seed=seed,
             nulls=nulls,
-            threads=threads,
+            engine=engine,
             progress=progress,
             choosing=choosing,
         )

@@ -13,6 +13,7 @@ from typing import Any
 from nysketch.assigning import threads_within
 from nysketch.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch.combine import merged
+from nysketch.engines.local import Threads
 from nysketch.learning import Sweep, recertified, sweep
 from nysketch.locks import output_lock
 from nysketch.modelfiles import require_format, save_model
@@ -76,7 +77,11 @@ def learn_to_file(
         model = learned.best
         if refinement is not None and source is not None:
             threads = refinement.threads or threads_within(refinement.memory, source, model)
-            settings: dict[str, Any] = {"nulls": refinement.nulls, "threads": threads, "progress": refining}
+            settings: dict[str, Any] = {
+                "nulls": refinement.nulls,
+                "engine": Threads(threads),
+                "progress": refining,
+            }
             model = recertified(refine(model, source, refinement.passes, **settings), sketch)
         if len(ks) > 1:
             table = {"criterion": learned.criterion, "sweep": learned.table()}

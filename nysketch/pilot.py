@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.basis import Basis, require_seed, total_width
-from nysketch.engines import local
+from nysketch.engines import Check, Engine
+from nysketch.engines.local import engine_of
 from nysketch.errors import InputError, UsageError
 from nysketch.fitting import AUTO, BasisOptions, fit_rows
 from nysketch.reading import ChunkReader
@@ -45,7 +47,7 @@ def fit_basis(
     *,
     seed: int = 0,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     choosing: Progress | None = None,
 ) -> Basis:
@@ -53,7 +55,7 @@ def fit_basis(
 
     `progress` is told of the reading of the pilot, `choosing` of the choice of landmarks.
     """
-    rows = read_pilot_for(source, options, seed=seed, nulls=nulls, threads=threads, progress=progress)
+    rows = read_pilot_for(source, options, seed=seed, nulls=nulls, engine=engine, progress=progress)
     of_rows = rows_to_draw_from(source)
     return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=choosing)
 
@@ -64,7 +66,7 @@ def read_pilot_for(
     *,
     seed: int = 0,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> NDArray[Any]:
     """Return as many rows, drawn uniformly from the source, as it takes to make a basis."""
@@ -75,7 +77,7 @@ def read_pilot_for(
     if wanted < at_least:
         raise UsageError(f"a pilot of {wanted} rows cannot give {options.m} landmarks")
     return read_pilot(
-        source, wanted, at_least=at_least, seed=seed, nulls=nulls, threads=threads, progress=progress
+        source, wanted, at_least=at_least, seed=seed, nulls=nulls, engine=engine, progress=progress
     )
 
 
@@ -96,7 +98,7 @@ def read_pilot(
     at_least: int = 1,
     seed: int = 0,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> NDArray[Any]:
     """Return about `wanted` rows drawn uniformly from the source, in its order: a matrix, or strings.
@@ -104,15 +106,13 @@ def read_pilot(
     Dropped rows are missing from the result; if fewer than `at_least` are left, more are drawn.
     """
     available = rows_to_draw_from(source)
-    if threads is not None and threads < 1:
-        raise UsageError(f"the number of threads must be at least 1, not {threads}")
     if not available:
         raise InputError("the source has no rows")
     draw, most = wanted, min(available, max(wanted, _MAX_DRAWN))
     while True:
         draw = min(draw, most)
         numbers = draw_rows(available, draw, seed)
-        rows = _read_rows(source, numbers, nulls, threads, progress)
+        rows = _read_rows(source, numbers, nulls, engine_of(engine), progress)
         if len(rows) >= min(at_least, wanted) or draw == most:
             break
         # Mostly nulls: aim at the missing rest, with something to spare.
@@ -141,22 +141,42 @@ def _read_rows(
     source: Source,
     numbers: NDArray[np.int64],
     nulls: str,
-    threads: int | None,
+    engine: Engine,
     progress: Progress | None,
 ) -> NDArray[Any]:
     """Return the valid ones among the rows with these (sorted) global numbers."""
-    tasks: list[tuple[Fragment, NDArray[np.int64]]] = []
-    for fragment in source.fragments():
-        begin, end = np.searchsorted(numbers, [fragment.first_row, fragment.first_row + fragment.rows])
-        if end > begin:
-            tasks.append((fragment, numbers[begin:end]))
+    reader = _RowsByNumber(source, numbers, nulls)
+    fragments = [fragment for fragment in source.fragments() if len(reader.wanted(fragment))]
+    if progress is not None:
+        progress(0, len(fragments))
+    parts: dict[int, NDArray[Any]] = {}
+    with closing(engine.run(reader, fragments)) as finished:
+        for fragment, rows in finished:
+            parts[fragment.number] = rows
+            if progress is not None:
+                progress(len(parts), len(fragments))
+    return np.concatenate([parts[number] for number in sorted(parts)])
 
-    text = any(column.text for column in source.columns)
 
-    def read(task: tuple[Fragment, NDArray[np.int64]], check: Callable[[], None]) -> NDArray[Any]:
-        fragment, wanted = task
-        found = [np.empty(0, object) if text else np.empty((0, total_width(source.columns)))]
-        for chunk in ChunkReader(source, nulls=nulls).chunks(fragment):
+@dataclass(frozen=True)
+class _RowsByNumber:
+    """Reads the rows of a fragment that have certain (sorted) global numbers."""
+
+    source: Source
+    numbers: NDArray[np.int64]
+    nulls: str
+
+    def wanted(self, fragment: Fragment) -> NDArray[np.int64]:
+        """Return the numbers of the rows to read from a fragment."""
+        begin, end = np.searchsorted(self.numbers, [fragment.first_row, fragment.first_row + fragment.rows])
+        return self.numbers[begin:end]
+
+    def __call__(self, fragment: Fragment, check: Check) -> NDArray[Any]:
+        """Return the valid ones among them."""
+        columns, wanted = self.source.columns, self.wanted(fragment)
+        text = any(column.text for column in columns)
+        found = [np.empty(0, object) if text else np.empty((0, total_width(columns)))]
+        for chunk in ChunkReader(self.source, nulls=self.nulls).chunks(fragment):
             check()
             inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row
             inside = inside[inside < len(chunk.rows)]
@@ -164,13 +184,3 @@ def _read_rows(
             if chunk.first_row + len(chunk.rows) > wanted[-1]:
                 break  # the rest of the fragment holds no row of the pilot
         return np.concatenate(found)
-
-    if progress is not None:
-        progress(0, len(tasks))
-    parts: dict[int, NDArray[Any]] = {}
-    with closing(local.run(read, tasks, threads=threads or local.available_threads())) as finished:
-        for (fragment, _), rows in finished:
-            parts[fragment.number] = rows
-            if progress is not None:
-                progress(len(parts), len(tasks))
-    return np.concatenate([parts[number] for number in sorted(parts)])

@@ -10,7 +10,7 @@ order of the rows, so that neither threads nor batches show.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.basis import NystromBasis
+from nysketch.engines import Check
 from nysketch.errors import InputError
 from nysketch.kernels import Floats, Rows
 from nysketch.reading import ChunkReader, require_declared_rows
@@ -118,32 +119,44 @@ class FragmentRecombiner:
     """Turns one fragment into its part; readers are kept per thread."""
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
-        from nysketch.tiles.values import RowValues  # compiles or loads machine code: not for --help
-
-        self._source, self._nulls = source, nulls
+        self.source, self._nulls = source, nulls
         self._basis, self._functions = basis, functions
-        self._values = RowValues(basis)
         self._block_rows = block_rows_of(len(functions) + 1, basis.row_width)
         self._capacity = default_sample_rows(basis.row_width, text=basis.text)
         # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
         self.sample_bound = self._no_sample().bound
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self.rows_read = 0
+        self._make_room()
         ChunkReader(source, nulls=nulls)  # complain before threads start
+
+    def _make_room(self) -> None:
+        """Make what belongs to this process."""
+        from nysketch.tiles.values import RowValues  # compiles or loads machine code: not for --help
+
+        self._values = RowValues(self._basis)
+        self._local, self._lock = threading.local(), threading.Lock()
+        self.rows_read = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need."""
+        own = ("_values", "_local", "_lock", "rows_read")
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_room()
 
     def _no_block(self) -> _Block:
         none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))
         return _Block(self._block_rows, none)
 
     def _no_sample(self) -> RowSample:
-        weighted = self._source.weights is not None
+        weighted = self.source.weights is not None
         return RowSample.empty(self._capacity, self._basis.d, text=self._basis.text, weighted=weighted)
 
-    def __call__(self, fragment: Fragment, check: Callable[[], None]) -> Iterator[Part]:
+    def __call__(self, fragment: Fragment, check: Check) -> Iterator[Part]:
         """Yield the part of a fragment."""
         if not hasattr(self._local, "reader"):
-            reader = ChunkReader(self._source, nulls=self._nulls)
+            reader = ChunkReader(self.source, nulls=self._nulls)
             self._local.reader = reader
             self._local.buffers = [np.empty(reader.chunk_rows, np.int64) for _ in range(2)]
         sample = GatheredSample(self._no_sample())
@@ -230,13 +243,13 @@ class FragmentRecombiner:
 
     def _kept(self, fragment: Fragment, numbers: NDArray[np.int64]) -> pa.Table | None:
         """Return the columns that pass through, of the rows with these numbers."""
-        schema = self._source.kept
+        schema = self.source.kept
         if not len(schema):
             return None
         order = np.argsort(numbers, kind="stable")
         wanted, first = numbers[order] - fragment.first_row, 0
         taken = [schema.empty_table()]
-        for batch in self._source.read_kept(fragment, TEXT_ROWS) if len(wanted) else ():
+        for batch in self.source.read_kept(fragment, TEXT_ROWS) if len(wanted) else ():
             here = wanted[(wanted >= first) & (wanted < first + len(batch))] - first
             if len(here):
                 taken.append(pa.Table.from_batches([batch.take(pa.array(here))]))

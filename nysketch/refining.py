@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.assigning import Sums, sum_over
+from nysketch.engines import Engine
 from nysketch.errors import UsageError
 from nysketch.models import Floats, KMeansModel, MixtureModel
 from nysketch.passes import Progress
@@ -40,7 +41,7 @@ def refine(
     passes: int,
     *,
     nulls: str = "error",
-    threads: int | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Refined:
     """Return the model after up to `passes` passes over a source; fewer if one changes nothing.
@@ -58,7 +59,7 @@ def refine(
     before = int(model.number("refined_passes") or 0)
     for number in range(passes):
         report = None if progress is None else _of_all(progress, number, passes)
-        total = partial(sum_over, model, source, nulls=nulls, threads=threads, progress=report)
+        total = partial(sum_over, model, source, nulls=nulls, engine=engine, progress=report)
         new, facts = step(model, total)
         changed = _changed(model, new)
         model = replace(new, facts=model.facts | facts | {"refined_passes": before + number + 1})

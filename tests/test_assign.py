@@ -25,6 +25,7 @@ from nysketch import assigning
 from nysketch.assigning import assign, assign_to_file, score
 from nysketch.basis import Column
 from nysketch.engines import local
+from nysketch.engines.local import Threads
 from nysketch.errors import InputError, OutputError, SchemaError, UsageError
 from nysketch.modelfiles import save_model
 from nysketch.models import KMeansModel, MixtureModel
@@ -133,7 +134,7 @@ def test_the_bytes_do_not_depend_on_threads(folder, monkeypatch):
     written = set()
     for threads in (1, 2, 5):
         source = open_source(folder / "part-*.parquet", like=MIXTURE.columns, keep=["name", "tags"])
-        assign_to_file(MIXTURE, source, folder / "out.parquet", threads=threads, overwrite=True)
+        assign_to_file(MIXTURE, source, folder / "out.parquet", engine=Threads(threads), overwrite=True)
         written.add((folder / "out.parquet").read_bytes())
     assert len(written) == 1
     assert pq.ParquetFile(folder / "out.parquet").metadata.num_row_groups > 3
@@ -217,7 +218,7 @@ def test_columns_pass_through_from_other_formats(write, suffix, tmp_path):
     keep = ["name", "id", "kind", *(["pair"] if suffix == "h5" else [])]
     datasets = ["x", "y"] if suffix == "h5" else []
     source = open_source(str(tmp_path / f"*.{suffix}"), like=KMEANS.columns, keep=keep, datasets=datasets)
-    done = assign_to_file(KMEANS, source, tmp_path / "out.parquet", threads=3)
+    done = assign_to_file(KMEANS, source, tmp_path / "out.parquet", engine=Threads(3))
     table, written = pa.concat_tables(tables), pq.read_table(tmp_path / "out.parquet")
     assert done.rows == 800
     assert np.array_equal(written["label"], naive_labels(KMEANS, rows_of(table, KMEANS)))
@@ -237,7 +238,7 @@ def test_columns_pass_through_from_partitions_tables_and_streams(tmp_path):
 
     def labelled(data, keep):
         source = open_source(data, like=KMEANS.columns, keep=keep)
-        with closing(assign(KMEANS, source, threads=2)) as parts:
+        with closing(assign(KMEANS, source, engine=Threads(2))) as parts:
             written = pa.concat_tables(parts)
         assert np.array_equal(written["label"], expected)
         return written
@@ -369,7 +370,7 @@ def test_lists_single_columns_and_huge_offsets(tmp_path):
     )
     for model, rows in ((one, table["t"].to_numpy()[:, None]), (wide, np.column_stack([lists, table["t"]]))):
         source = open_source(tmp_path / "t.parquet", like=model.columns)
-        written = pa.concat_tables(assign(model, source, distances=True, threads=2))
+        written = pa.concat_tables(assign(model, source, distances=True, engine=Threads(2)))
         differences = (rows[:, None] - model.centroids) / model.scale
         squares = (differences**2).sum(axis=2)
         assert np.array_equal(written["label"], squares.argmin(axis=1))
@@ -497,7 +498,9 @@ def test_scores_do_not_depend_on_threads(folder, covariance_type):
         pq.write_table(table.drop(["kind"]), folder / "all.parquet", row_group_size=61)
         paths = folder / ("part-*.parquet" if model is KMEANS else "all.parquet")
         results = {
-            repr(score(model, open_source(paths, like=model.columns, weights=weights), threads=threads))
+            repr(
+                score(model, open_source(paths, like=model.columns, weights=weights), engine=Threads(threads))
+            )
             for threads in (1, 2, 3, 7)
         }
         assert len(results) == 1

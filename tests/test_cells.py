@@ -14,6 +14,7 @@ import nysketch
 from nysketch import tiles
 from nysketch.basis import Basis
 from nysketch.cells import EXTENT, default_far_rows, spreads
+from nysketch.engines.local import Threads
 from nysketch.errors import OutputError, UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
@@ -452,7 +453,7 @@ def run(table, output, options, **more):
         basis=None,
         wanted=BasisOptions(m=20),
         options=options,
-        threads=1,
+        engine=Threads(1),
         **more,
     )
 

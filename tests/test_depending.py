@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 import nysketch
 from nysketch import depending, tiles
+from nysketch.engines.local import Threads
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
@@ -151,7 +152,7 @@ def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatc
             basis=None,
             wanted=wanted,
             options=options,
-            threads=1,
+            engine=Threads(1),
             checkpoint_every=0.0,
         )
 

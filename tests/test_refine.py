@@ -14,6 +14,7 @@ from sklearn.mixture import GaussianMixture
 from nysketch import refining
 from nysketch.assigning import score
 from nysketch.basis import Column
+from nysketch.engines.local import Threads
 from nysketch.errors import UsageError
 from nysketch.models import KMeansModel, MixtureModel
 from nysketch.refining import refine
@@ -288,7 +289,7 @@ def test_threads_do_not_show(kind, weights, tmp_path):
     pq.write_table(table.slice(3000), tmp_path / "b.parquet", row_group_size=500)
     model = kmeans_model() if kind == "kmeans" else mixture_model(kind, width=2.0)
     source = open_source(tmp_path / "*.parquet", like=model.columns, weights=weights)
-    results = {repr(refine(model, source, 3, threads=threads).describe()) for threads in (1, 2, 6)}
+    results = {repr(refine(model, source, 3, engine=Threads(threads)).describe()) for threads in (1, 2, 6)}
     assert len(results) == 1
 
 

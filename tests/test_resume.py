@@ -11,6 +11,7 @@ import pytest
 import nysketch
 from nysketch import tiles
 from nysketch.checkpoint import Checkpoint, checkpoint_path
+from nysketch.engines.local import Threads
 from nysketch.errors import InputError, OutputError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
@@ -36,7 +37,7 @@ def run(table, output, **options):
         basis=None,
         wanted=BasisOptions(m=M),
         options=PassOptions(blocks=4),
-        threads=1,
+        engine=Threads(1),
         **options,
     )
 
@@ -136,7 +137,7 @@ def test_the_advice_to_drop_nulls_can_be_followed_at_once(tmp_path):
     def attempt(output, nulls):
         options = PassOptions(blocks=4, nulls=nulls)
         return sketch_to_file(
-            open_source(path), output, basis=basis, wanted=BasisOptions(), options=options, threads=1
+            open_source(path), output, basis=basis, wanted=BasisOptions(), options=options, engine=Threads(1)
         )
 
     with pytest.raises(InputError, match=r"1 NaN.*--nulls drop"):

@@ -15,6 +15,7 @@ import nysketch
 from nysketch import reading, tiles
 from nysketch.accumulators import GRID_RUNS
 from nysketch.basis import Basis
+from nysketch.engines.local import Threads
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.exact import ExactSum
 from nysketch.fitting import BasisOptions
@@ -432,7 +433,9 @@ def test_a_sketch_without_runs_has_none_and_neither_has_a_sum_with_it(tmp_path):
 def run(table, output, options, **more):
     source = open_source(table, columns=NAMES)
     wanted = BasisOptions(m=20)
-    return sketch_to_file(source, output, basis=None, wanted=wanted, options=options, threads=1, **more)
+    return sketch_to_file(
+        source, output, basis=None, wanted=wanted, options=options, engine=Threads(1), **more
+    )
 
 
 @pytest.mark.parametrize("fragment", [1, 9])

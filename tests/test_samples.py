@@ -15,6 +15,7 @@ import nysketch
 from nysketch import quality, tiles
 from nysketch.basis import Basis
 from nysketch.describe import describe
+from nysketch.engines.local import Threads
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
 from nysketch.passoptions import PassOptions
@@ -321,7 +322,7 @@ def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, mon
             basis=basis,
             wanted=BasisOptions(),
             options=PassOptions(blocks=4, sample_rows=60),
-            threads=1,
+            engine=Threads(1),
             **options,
         )
 

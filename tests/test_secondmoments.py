@@ -14,6 +14,7 @@ import nysketch
 from nysketch import tiles
 from nysketch.basis import Column
 from nysketch.checkpoint import checkpoint_path
+from nysketch.engines.local import Threads
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
@@ -343,7 +344,7 @@ def run(table, output, *, second_moments=True, **options):
         basis=None,
         wanted=BasisOptions(m=10),
         options=PassOptions(blocks=4, second_moments=second_moments),
-        threads=1,
+        engine=Threads(1),
         **options,
     )
 

@@ -10,6 +10,7 @@ import click
 
 from nysketch import ui
 from nysketch.cli import options
+from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rows with nulls, NaN or infinities: stop, or leave them in place without a label.",
 )
-@options.threads
+@engine
 @options.memory
 @options.if_exists_fail_or_overwrite
 @options.lock_wait
@@ -56,7 +57,7 @@ def command(
     responsibilities: bool | None,
     distances: bool,
     nulls: str,
-    threads: int | None,
+    engine: EngineChoice,
     memory: int,
     if_exists: str,
     lock_wait: float,
@@ -76,7 +77,11 @@ def command(
     refuse_to_replace([model_path], output)
     model = load_model(model_path)
     source = open_for_model(inputs, model, table_options, keep=keep or ())
-    with ui.progress_bar("assign", " rows", quiet=quiet) as progress:
+    threads = engine.planned_threads or threads_within(memory, source, model)
+    with (
+        ui.progress_bar("assign", " rows", quiet=quiet) as progress,
+        engine.opened(threads, source) as runner,
+    ):
         done = assign_to_file(
             model,
             source,
@@ -86,7 +91,7 @@ def command(
             nulls=nulls,
             overwrite=if_exists == "overwrite",
             lock_wait=lock_wait,
-            threads=threads or threads_within(memory, source, model),
+            engine=runner,
             progress=progress,
         )
     seconds = time.perf_counter() - started

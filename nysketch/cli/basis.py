@@ -10,6 +10,7 @@ import click
 from nysketch import ui
 from nysketch.cli import options
 from nysketch.cli.basis_options import basis_making
+from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.cli.sketch import columns_of, count_of, open_for_basis, plan_pass, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @options.nulls
 @basis_making
 @options.seed
-@options.threads
+@engine
 @options.memory
 @options.if_exists_fail_or_overwrite
 @options.lock_wait
@@ -37,7 +38,7 @@ def command(
     nulls: str,
     basis_options: BasisOptions,
     seed: int,
-    threads: int | None,
+    engine: EngineChoice,
     memory: int,
     if_exists: str,
     lock_wait: float,
@@ -53,10 +54,11 @@ def command(
 
     source = open_for_basis(inputs, basis_options, table_options)
     say_left_out(source)
-    planned = plan_pass(source, None, basis_options, blocks=1, threads=threads, memory=memory)
+    planned = plan_pass(source, None, basis_options, blocks=1, threads=engine.planned_threads, memory=memory)
     with (
         ui.progress_bar("pilot", " fragments", quiet=quiet) as progress,
         ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        engine.opened(planned.threads, source) as runner,
     ):
         basis = basis_to_file(
             source,
@@ -66,7 +68,7 @@ def command(
             nulls=nulls,
             overwrite=if_exists == "overwrite",
             lock_wait=lock_wait,
-            threads=planned.threads,
+            engine=runner,
             progress=progress,
             choosing=choosing,
         )

@@ -12,6 +12,7 @@ import click
 from nysketch import ui
 from nysketch.cli import options
 from nysketch.cli.basis_options import basis_making, refuse_basis_making
+from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
@@ -70,7 +71,7 @@ _OF_SKETCHES = {
     show_default=True,
     help="Name of the column of row numbers, which count from 0 over all inputs (of landmarks: landmark).",
 )
-@options.threads
+@engine
 @options.memory
 @options.if_exists_fail_or_overwrite
 @options.lock_wait
@@ -90,7 +91,7 @@ def command(
     seed: int,
     weight_as: str,
     row_as: str,
-    threads: int | None,
+    engine: EngineChoice,
     memory: int,
     if_exists: str,
     lock_wait: float,
@@ -139,10 +140,12 @@ def command(
         require_writable(output, source.columns, source.kept)
         naming.require_free({column.name for column in source.columns} | set(source.kept.names))
         m = basis_options.most if known is None else _basis_of(known).m
-        workers = threads or threads_within(memory, source, functions, m)
+        threads = engine.planned_threads or threads_within(memory, source, functions, m)
         how = {"method": method, "seed": seed, "wanted": basis_options}
         found = coreset_to_file(
-            lambda: _of_data(source, functions, known, how, nulls=nulls, threads=workers, quiet=quiet),
+            lambda: _of_data(
+                source, functions, known, how, engine, nulls=nulls, threads=threads, quiet=quiet
+            ),
             output,
             inputs=[*source.local_paths, *([basis_path] if basis_path else [])],
             **saving,
@@ -188,6 +191,7 @@ def _of_data(
     functions: int,
     known: Basis | Sketch | None,
     how: dict[str, Any],
+    engine: EngineChoice,
     *,
     nulls: str,
     threads: int,
@@ -200,18 +204,19 @@ def _of_data(
         ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
         ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
         ui.progress_bar("coreset", " rows", quiet=quiet) as progress,
+        engine.opened(threads, source) as runner,
     ):
         plan = prepare(
             source,
             functions,
             known=known,
             nulls=nulls,
-            threads=threads,
+            engine=runner,
             progress=pilot_progress,
             choosing=choosing,
             **how,
         )
-        return condense_source(source, plan, nulls=nulls, threads=threads, progress=progress)
+        return condense_source(source, plan, nulls=nulls, engine=runner, progress=progress)
 
 
 def _print(

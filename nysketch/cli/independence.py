@@ -11,6 +11,7 @@ import click
 from nysketch import ui
 from nysketch.cli import options
 from nysketch.cli.basis_options import basis_making
+from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.cli.sketch import open_for_basis, plan_pass, say_left_out, say_skipped
 from nysketch.errors import (
     EXIT_ALARM,
@@ -51,7 +52,7 @@ _OF_THE_TEST = {
 @click.option("--pairs", is_flag=True, help="Also tell which pairs of groups depend on each other.")
 @options.alpha
 @click.option("--alarm", is_flag=True, help="Exit with code 7 if groups depend on each other beyond chance.")
-@options.threads
+@engine
 @options.memory
 @options.as_json
 @options.reporting
@@ -66,7 +67,7 @@ def command(
     pairs: bool,
     alpha: float,
     alarm: bool,
-    threads: int | None,
+    engine: EngineChoice,
     memory: int,
     as_json: bool,
     quiet: bool,
@@ -87,7 +88,7 @@ def command(
         if shuffles is not None:  # now, not after hours of reading
             require_shuffles(shuffles, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
         sketch, unreadable = _sketched(
-            inputs, table_options, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, threads, memory,
+            inputs, table_options, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, engine, memory,
             quiet=quiet,
         )  # fmt: skip
     else:
@@ -111,7 +112,7 @@ def command(
             shuffles=shuffles,
             seed=seed,
             pairs=pairs,
-            threads=threads or available_threads(),
+            threads=engine.threads or available_threads(),
             progress=progress,
         )
     for note in found.notes:
@@ -136,7 +137,7 @@ def _sketched(
     shuffles: int | None,
     shuffle_rows: int | None,
     pairs: bool,
-    threads: int | None,
+    engine: EngineChoice,
     memory: int,
     *,
     quiet: bool,
@@ -171,24 +172,25 @@ def _sketched(
         cells=False,
         runs=how.runs,
         parts=len(parts_of(len(wanted.groups), pairs=pairs)),
-        threads=threads,
+        threads=engine.planned_threads,
         memory=memory,
     )
     with (
         ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
         ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
         ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
+        engine.opened(planned.threads, source) as runner,
     ):
         basis = make_basis(
             source,
             wanted,
             seed=seed,
             nulls=nulls,
-            threads=planned.threads,
+            engine=runner,
             progress=pilot_progress,
             choosing=choosing,
         )
-        sketch = run_pass(source, basis, how, wanted=wanted, threads=planned.threads, progress=progress)
+        sketch = run_pass(source, basis, how, wanted=wanted, engine=runner, progress=progress)
     return sketch, tuple(map(str, source.skipped))
 
 

@@ -10,6 +10,7 @@ import click
 from nysketch import ui
 from nysketch.cli import options
 from nysketch.cli.assign import open_for_model
+from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @options.files
 @click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
 @options.nulls
-@options.threads
+@engine
 @options.memory
 @options.as_json
 @options.reporting
@@ -34,7 +35,7 @@ def command(
     table_options: dict[str, Any],
     weights: str | None,
     nulls: str,
-    threads: int | None,
+    engine: EngineChoice,
     memory: int,
     as_json: bool,
     quiet: bool,
@@ -49,12 +50,16 @@ def command(
 
     model = load_model(model_path)
     source = open_for_model(inputs, model, table_options, weights=weights)
-    with ui.progress_bar("score", " rows", quiet=quiet) as progress:
+    threads = engine.planned_threads or threads_within(memory, source, model)
+    with (
+        ui.progress_bar("score", " rows", quiet=quiet) as progress,
+        engine.opened(threads, source) as runner,
+    ):
         result = score(
             model,
             source,
             nulls=nulls,
-            threads=threads or threads_within(memory, source, model),
+            engine=runner,
             progress=progress,
         )
     say_skipped(source.skipped)

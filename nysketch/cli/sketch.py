@@ -14,6 +14,7 @@ import click
 from nysketch import ui
 from nysketch.cli import Terminated, options
 from nysketch.cli.basis_options import basis_making, refuse_basis_making
+from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ log = logging.getLogger("nysketch")
     show_default=True,
     help="Of kernel values; float64 is the slow reference.",
 )
-@options.threads
+@engine
 @click.option(
     "--batch-rows", type=click.IntRange(min=1), help="Rows to read at once. Default: about 4 MB worth."
 )
@@ -135,7 +136,7 @@ def command(
     pairs: bool,
     second_moments: bool,
     precision: str,
-    threads: int | None,
+    engine: EngineChoice,
     batch_rows: int | None,
     memory: int,
     checkpoint_every: float,
@@ -201,7 +202,7 @@ def command(
         runs=runs,
         parts=len(parts_of(len(groups), pairs=pairs)) if len(groups) > 1 and shuffles else 0,
         second_moments=second_moments,
-        threads=threads,
+        threads=engine.planned_threads,
         batch_rows=batch_rows,
         memory=memory,
     )
@@ -215,6 +216,7 @@ def command(
         ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
         ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
         ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
+        engine.opened(planned.threads, source) as runner,
     ):
         outcome = sketch_to_file(
             source,
@@ -226,7 +228,7 @@ def command(
             checkpoint_every=checkpoint_every,
             restart=restart,
             lock_wait=lock_wait,
-            threads=planned.threads,
+            engine=runner,
             batch_rows=batch_rows,
             pilot_progress=pilot_progress,
             choosing=choosing,

@@ -6,12 +6,18 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nysketch.blas import one_thread
+from nysketch.engines import Engine, Summing, Total, Work, nothing
+from nysketch.errors import UsageError
+
+if TYPE_CHECKING:
+    from nysketch.sources import Fragment
 
 log = logging.getLogger("nysketch")
 
@@ -43,12 +49,58 @@ def say_fewer_threads(threads: int, memory: int) -> None:
         )
 
 
+class Threads:
+    """The local engine; by default with as many threads as there are processors."""
+
+    rows_elsewhere = 0
+
+    def __init__(self, count: int | None = None) -> None:
+        if count is not None and count < 1:
+            raise UsageError(f"the number of threads must be at least 1, not {count}")
+        self.count = available_threads() if count is None else count
+
+    def run(
+        self, work: Work[Result], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+    ) -> Generator[tuple[Fragment, Result], None, None]:
+        """Yield fragments and what came of them, as they finish."""
+        return run(work, fragments, threads=self.count, meanwhile=meanwhile)
+
+    def run_in_order(
+        self,
+        work: Work[Iterator[Piece]],
+        fragments: Iterable[Fragment],
+        *,
+        size: Callable[[Piece], int] = lambda _: 0,
+        most: int = 0,
+        meanwhile: Callable[[], None] = nothing,
+    ) -> Generator[Piece, None, None]:
+        """Yield the pieces that come of fragments, in the order of these."""
+        return run_in_order(work, fragments, threads=self.count, size=size, most=most, meanwhile=meanwhile)
+
+    def run_together(
+        self, work: Summing[Total], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+    ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
+        """Yield fragments one by one: their results are added up by the caller, who alone has the total."""
+        with closing(self.run(work, fragments, meanwhile=meanwhile)) as finished:
+            for fragment, part in finished:
+                yield (fragment,), part
+
+
+def engine_of(engine: Engine | None, threads: int | None = None) -> Engine:
+    """Return the engine that a user meant: so many threads, or another one."""
+    if engine is None:
+        return Threads(threads)
+    if threads is not None:
+        raise UsageError("threads are those of this process: an engine has workers of its own")
+    return engine
+
+
 def run(
     work: Callable[[Task, Callable[[], None]], Result],
     tasks: Iterable[Task],
     *,
     threads: int,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = nothing,
 ) -> Generator[tuple[Task, Result], None, None]:
     """Yield (task, work(task, check)) as tasks finish, with at most 2 × threads of them in flight.
 
@@ -95,7 +147,7 @@ def run_in_order(
     threads: int,
     size: Callable[[Piece], int] = lambda _: 0,
     most: int = 0,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = nothing,
 ) -> Generator[Piece, None, None]:
     """Yield the pieces that work(task, check) makes, task by task in the order of the tasks.
 

@@ -11,6 +11,7 @@ from nysketch.basis import Basis
 from nysketch.blas import one_thread
 from nysketch.checkpoint import checkpoint_path
 from nysketch.describe import describe_quality
+from nysketch.engines.local import Threads
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
 from nysketch.fileformat import load_basis, save
 from nysketch.groups import grouped, parts_of
@@ -96,9 +97,9 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
     source, options, wanted = _open(job, None, locations), job.pass_options(), job.basis_options()
-    threads = _threads(job, source, Size.of(wanted, row_width(source)))
+    engine = _engine(job, source, Size.of(wanted, row_width(source)))
     with one_thread():
-        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, threads=threads)
+        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, engine=engine)
 
 
 def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Source:
@@ -110,7 +111,7 @@ def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Sourc
     return open_source(paths, **(reading | {"columns": columns, "text": wanted.text}))
 
 
-def _threads(job: Job, source: Source, size: Size, basis: Basis | None = None) -> int:
+def _engine(job: Job, source: Source, size: Size, basis: Basis | None = None) -> Threads:
     """Return as many threads as fit the memory of the job."""
     options = job.pass_options()
     known = None if basis is None else grouped(basis)
@@ -128,7 +129,7 @@ def _threads(job: Job, source: Source, size: Size, basis: Basis | None = None) -
         threads=job.settings["job"]["threads"],
         memory=job.memory,
     )
-    return planned.threads
+    return Threads(planned.threads)
 
 
 # ---- partitions --------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def sketch_partition(
     path = store.partition_file(name)
     output = pending(path)
     source = _open(job, basis, locations)
-    threads = _threads(job, source, Size(basis.m), basis)
+    engine = _engine(job, source, Size(basis.m), basis)
 
     def attempt(if_exists: str, *, restart: bool = False) -> Outcome:
         return sketch_to_file(
@@ -166,7 +167,7 @@ def sketch_partition(
             if_exists=if_exists,
             checkpoint_every=job.settings["job"]["checkpoint_every"],
             restart=restart,
-            threads=threads,
+            engine=engine,
             progress=progress,
         )
 

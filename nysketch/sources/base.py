@@ -107,6 +107,14 @@ class Source(Protocol):
         """Return name, size, time of change and rows of each file; None if there is no going back to it."""
         ...
 
+    def require_original(self, fragment: Fragment) -> None:
+        """Raise an InputError unless a fragment's file is the one that was opened, perhaps elsewhere."""
+        ...
+
+    def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:
+        """Return the locations of a few files, and what is known of them, to look for them elsewhere."""
+        ...
+
     @property
     def local_paths(self) -> Sequence[str]:
         """The files on this machine that are read: no output may replace them."""
@@ -129,6 +137,13 @@ class WithoutFiles:
     local_paths: Sequence[str] = ()
     skipped: Sequence[InputError] = ()
     reader_bytes = 1 << 20
+
+    def require_original(self, fragment: Fragment) -> None:
+        """There is nothing to mistake it for: such a source is never read elsewhere."""
+
+    def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:
+        """Return nothing."""
+        return ()
 
     def state(self) -> None:
         """There is no telling whether such a source has changed, nor a way back to it in another process."""

@@ -29,7 +29,7 @@ from nysketch.sources.base import (
 from nysketch.sources.csv import CSVFile
 from nysketch.sources.feather import FeatherFile
 from nysketch.sources.hdf5 import HDF5File
-from nysketch.sources.location import Location, expand
+from nysketch.sources.location import Location, difference, expand
 from nysketch.sources.parquet import ParquetFile
 
 # What hive writes for a null into the name of a directory.
@@ -122,6 +122,7 @@ class FilesSource:
         self._files = files
         self.kept = _shared_schema(files, selection.keep)
         self._inputs: tuple[Input, ...] | None = None
+        self._originals: set[int] = set()  # files that were compared with what is known of them
         counts = [rows for file in files for rows in file.fragment_rows]
         self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
         self._first_fragments = [0, *np.cumsum([len(f.fragment_rows) for f in files]).tolist()]
@@ -195,8 +196,11 @@ class FilesSource:
 
     def _find(self, fragment: Fragment) -> tuple[TableFile, int]:
         """Return the file of a fragment, and which of the file's it is."""
-        which = bisect.bisect_right(self._first_fragments, fragment.number) - 1
+        which = self._which(fragment)
         return self._files[which], fragment.number - self._first_fragments[which]
+
+    def _which(self, fragment: Fragment) -> int:
+        return bisect.bisect_right(self._first_fragments, fragment.number) - 1
 
     def inputs(self) -> tuple[Input, ...]:
         """Return path, rows, size and digest of each file, as they were when first asked for."""
@@ -207,6 +211,22 @@ class FilesSource:
                 )
                 self._inputs = tuple(prints)
         return self._inputs
+
+    def require_original(self, fragment: Fragment) -> None:
+        """Raise an InputError unless the fragment's file is, on this machine, the one that was opened."""
+        which = self._which(fragment)
+        if which in self._originals:
+            return
+        problem = difference(self._files[which].location, self.inputs()[which])
+        if problem is not None:
+            raise InputError(problem)
+        self._originals.add(which)
+
+    def some_files(self, most: int) -> list[tuple[Location, Input]]:
+        """Return the locations of at most so many files, and what is known of them."""
+        step = -(-len(self._files) // most)
+        pairs = zip(self._files[::step], self.inputs()[::step], strict=True)
+        return [(file.location, known) for file, known in pairs]
 
     def state(self) -> list[list[Any]]:
         """Return name, size, time of change and rows of each file."""

@@ -106,6 +106,19 @@ class Location:
         return found or str(by_name)
 
 
+def difference(location: Location, known: Input) -> str | None:
+    """Say in what a file differs, on this machine, from what is known of it; None if it is the same."""
+    try:
+        found = location.fingerprint(known.rows)
+    except InputError as error:
+        return str(error)
+    if found.bytes != known.bytes:
+        return f"{location}: has {found.bytes} bytes, but {known.bytes} where the job was started"
+    if found.digest != known.digest:
+        return f"{location}: has another content than where the job was started"
+    return None
+
+
 def expand(inputs: Sequence[str]) -> list[Location]:
     """Return the files that paths, globs, directories and URIs stand for, in a stable order."""
     locations = [location for text in inputs for location in _expand_one(text)]

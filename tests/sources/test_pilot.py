@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from nysketch.basis import Basis, Column
+from nysketch.engines.local import Threads
 from nysketch.errors import InputError, InvalidRowsError, UsageError
 from nysketch.fitting import BasisOptions
 from nysketch.pilot import draw_rows, fit_basis, read_pilot
@@ -75,7 +76,7 @@ def test_the_seed_decides_the_pilot(sorted_file):
 
 def test_the_number_of_threads_does_not_matter(sorted_file):
     source = open_source(sorted_file)
-    one, four = (read_pilot(source, 500, threads=threads) for threads in (1, 4))
+    one, four = (read_pilot(source, 500, engine=Threads(threads)) for threads in (1, 4))
     np.testing.assert_array_equal(one, four)
 
 

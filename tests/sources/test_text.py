@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nysketch.basis import Column
+from nysketch.engines.local import Threads
 from nysketch.errors import InputError, InvalidRowsError, SchemaError, UsageError
 from nysketch.pilot import read_pilot
 from nysketch.reading import ChunkReader
@@ -131,7 +132,7 @@ def test_the_pilot_of_text_is_an_array_of_strings(opened, kind, texts):
     assert rows.dtype == object
     assert rows.shape == (100,)
     assert set(rows) <= set(texts)
-    assert read_pilot(opened(), 10**6, threads=2).tolist() == texts
+    assert read_pilot(opened(), 10**6, engine=Threads(2)).tolist() == texts
 
 
 def test_a_basis_of_text_asks_for_text(kind, table, tmp_path, monkeypatch, texts):

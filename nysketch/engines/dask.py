@@ -1,0 +1,186 @@
+"""The Dask engine: the same fragments on the workers of a cluster, and so the same result.
+
+Here are the cluster and its workers: are they there, and fit for the work? What is done with them is in
+sessions.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nysketch.engines import Summing, Total, Work, nothing
+from nysketch.engines.grouping import SECONDS, Groups
+from nysketch.engines.outcomes import (
+    PIECES,
+    RESULTS,
+    TOTAL,
+    look,
+    unfit,
+)
+from nysketch.engines.sessions import ANSWER, Overseer, Session, scheduler_gone
+from nysketch.errors import ClusterError, UsageError
+from nysketch.sources import Fragment
+
+log = logging.getLogger("nysketch")
+
+Result = TypeVar("Result")
+Piece = TypeVar("Piece")
+
+DEFAULT_PATIENCE = 60.0
+_RETRIES = 3
+# Totals that one worker adds up at a time.
+_FAN_IN = 8
+# Rows of a group whose pieces are sent here, which takes memory.
+_MOST_ROWS = 1 << 20
+# Files that each worker is asked for before it is given anything.
+_FILES_LOOKED_AT = 8
+
+
+@contextmanager
+def cluster(
+    scheduler: str | None = None,
+    *,
+    workers: int | None = None,
+    patience: float = DEFAULT_PATIENCE,
+    **options: Any,
+) -> Iterator[DaskEngine]:
+    """Connect to a scheduler (an address, or its JSON file), or start so many workers on this machine."""
+    if (scheduler is None) == (workers is None):
+        raise UsageError("name a scheduler, or a number of workers to start on this machine")
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError(f"the Dask engine needs Dask: pip install 'nysketch[dask]' ({error})") from error
+    # What happens to workers is told by this module, where it matters.
+    for name in ("distributed", "distributed.client", "distributed.core", "distributed.nanny"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if scheduler is not None:
+        with closing(_connected(distributed, scheduler)) as client:
+            yield DaskEngine(client, patience=patience, **options)
+        return
+    from nysketch.engines.local import available_threads
+
+    assert workers is not None
+    with (
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=max(1, available_threads() // workers),
+            processes=True,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as started,
+        distributed.Client(started, set_as_default=False) as client,
+    ):
+        yield DaskEngine(client, patience=patience, **options)
+
+
+def _connected(distributed: Any, scheduler: str) -> Any:
+    """Return a client of a scheduler."""
+    how: dict[str, Any] = {"address": scheduler}
+    if scheduler.endswith(".json"):
+        if not Path(scheduler).is_file():
+            raise ClusterError(f"{scheduler}: no such file; the scheduler writes it with --scheduler-file")
+        how = {"scheduler_file": scheduler}
+    try:
+        return distributed.Client(**how, timeout=ANSWER, set_as_default=False, name="nysketch")
+    except (OSError, ValueError, TypeError) as error:  # of time-outs, too
+        raise ClusterError(
+            f"no Dask scheduler answers at {scheduler}: {error}. Start one with `dask scheduler`, or leave "
+            "out --engine dask"
+        ) from error
+
+
+class DaskEngine:
+    """Runs fragments on the workers of a `distributed.Client`'s cluster.
+
+    It waits for `patience` seconds if there is no worker, tries fragments again `retries` times if reading
+    them failed, and makes groups of fragments that take about `seconds`.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        patience: float = DEFAULT_PATIENCE,
+        retries: int = _RETRIES,
+        seconds: float = SECONDS,
+        fan_in: int = _FAN_IN,
+    ) -> None:
+        self._client, self._patience = client, patience
+        self._retries, self._seconds, self._fan_in = retries, seconds, fan_in
+        self._session_now: Session | None = None
+
+    @property
+    def rows_elsewhere(self) -> int:
+        """How many rows of the current run were read by workers."""
+        return 0 if self._session_now is None else self._session_now.rows
+
+    def run(
+        self, work: Work[Result], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+    ) -> Generator[tuple[Fragment, Result], None, None]:
+        """Yield fragments and what came of them, as they finish."""
+        with self._session(work, RESULTS, meanwhile) as session:
+            for outcome in session.as_they_finish(Groups(fragments, seconds=self._seconds)):
+                yield from zip(outcome.done, outcome.value, strict=True)
+
+    def run_in_order(
+        self,
+        work: Work[Iterator[Piece]],
+        fragments: Iterable[Fragment],
+        *,
+        size: Callable[[Piece], int] = lambda _: 0,
+        most: int = 0,
+        meanwhile: Callable[[], None] = nothing,
+    ) -> Generator[Piece, None, None]:
+        """Yield the pieces that come of fragments, in the order of these; until then, workers have them."""
+        del size, most  # here, there is one group at a time
+        groups = Groups(fragments, seconds=self._seconds, most_rows=_MOST_ROWS)
+        with self._session(work, PIECES, meanwhile) as session:
+            for outcome in session.in_order(groups):
+                for pieces in outcome.value:
+                    yield from pieces
+
+    def run_together(
+        self, work: Summing[Total], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+    ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
+        """Yield some fragments and their total, added up by the workers."""
+        with self._session(work, TOTAL, meanwhile) as session:
+            for outcome in session.as_they_finish(Groups(fragments, seconds=self._seconds), self._fan_in):
+                yield outcome.done, outcome.value
+
+    @contextmanager
+    def _session(self, work: Work[Any], how: str, meanwhile: Callable[[], None]) -> Iterator[Session]:
+        if work.source.state() is None:
+            raise UsageError("a cluster reads files: this source is one of this process alone")
+        work.source.inputs()  # what workers compare their files with
+        overseer = Overseer(self._client, self._patience, meanwhile)
+        overseer.await_workers()
+        self._require_fit(work)
+        session = self._session_now = Session(self._client, overseer, work, how, retries=self._retries)
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def _require_fit(self, work: Work[Any]) -> None:
+        """Ask every worker for its software and for some files; refuse those that lack any, by name."""
+        files = work.source.some_files(_FILES_LOOKED_AT)
+        try:
+            looks = self._client.run(look, files, on_error="return")
+        except (OSError, TimeoutError) as error:
+            raise scheduler_gone(self._client, error) from error
+        # Whoever goes now is not there any more: others will do.
+        looks = {name: found for name, found in looks.items() if not isinstance(found, OSError)}
+        cannot, may_differ = unfit(looks)
+        if cannot:
+            raise ClusterError(
+                f"{len(cannot)} of {len(looks)} workers cannot take part: {' | '.join(cannot[:5])}"
+                f"{f' and {len(cannot) - 5} more' if len(cannot) > 5 else ''}. Install the same version of "
+                "nysketch there and give them the same files at the same place, or stop them"
+            )
+        for text in may_differ[:5]:
+            log.warning("worker %s: sums may differ in their last digits", text)

@@ -1,0 +1,188 @@
+"""What runs on the workers of a cluster, and what they send back. Nothing here knows who sends it around.
+
+A worker is given a group of fragments. It runs the work on one after the other, and stops at the first that
+fails: what was finished until then counts, and whoever gave it the group decides what to do with the rest.
+"""
+
+from __future__ import annotations
+
+import pickle
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from nysketch import __version__
+from nysketch.blas import one_thread
+from nysketch.engines import Summing, Work, nothing
+from nysketch.errors import InputError, InvalidRowsError, NysketchError, SchemaError
+from nysketch.provenance import Input
+from nysketch.sources import Fragment
+from nysketch.sources.location import Location, difference
+
+# Ways to send back what comes of a group.
+RESULTS, PIECES, TOTAL = "results", "pieces", "total"
+
+# Other versions of these may round otherwise, in the last digits.
+_ROUNDING = ("numpy", "scipy", "numba", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Fragments that were not finished, the first of them because of an error.
+
+    `again`: it may go better at another time, or on another worker.
+    """
+
+    rest: tuple[Fragment, ...]
+    error: NysketchError
+    again: bool
+    worker: str
+
+    @property
+    def fragment(self) -> Fragment:
+        """The one that failed."""
+        return self.rest[0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The fragments of a group that were finished, what came of them, and which were not.
+
+    `value` is a list with a result, or a list of pieces, for each; or the total of all of them.
+    """
+
+    done: tuple[Fragment, ...]
+    value: Any
+    failures: tuple[Failure, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read."""
+        return sum(fragment.rows for fragment in self.done)
+
+
+def packed(work: Work[Any]) -> bytes:
+    """Return work as bytes; it goes to every worker once."""
+    import cloudpickle
+
+    data: bytes = cloudpickle.dumps(work)
+    return data
+
+
+def unpacked(data: bytes) -> Work[Any]:
+    """Return the work that was packed; what it makes for its threads, it makes once."""
+    work: Work[Any] = pickle.loads(data)
+    return work
+
+
+def run_group(work: Any, fragments: Sequence[Fragment], how: str) -> Outcome:
+    """Run work on a group of fragments, up to the first that fails."""
+    started = time.perf_counter()
+    results: list[Any] = []
+    running = work.running() if how == TOTAL else None
+    failures: tuple[Failure, ...] = ()
+    done = 0
+    with one_thread():  # the threads of the worker are the parallelism
+        for fragment in fragments:
+            try:
+                work.source.require_original(fragment)
+                result = work(fragment, nothing)
+                if running is not None:
+                    running.add(result)
+                else:
+                    results.append(list(result) if how == PIECES else result)
+            except Exception as error:
+                failures = (_failure(tuple(fragments[done:]), error),)
+                break
+            done += 1
+    value = results if running is None else running.total() if done else None
+    return Outcome(tuple(fragments[:done]), value, failures, time.perf_counter() - started)
+
+
+def add_up(work: Summing[Any], outcomes: Sequence[Outcome]) -> Outcome:
+    """Put the totals of several groups together, on the worker that has most of them."""
+    running = work.running()
+    for outcome in outcomes:
+        if outcome.done:
+            running.add(outcome.value)
+    done = tuple(fragment for outcome in outcomes for fragment in outcome.done)
+    failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    return Outcome(done, running.total() if done else None, failures, seconds)
+
+
+def _failure(rest: tuple[Fragment, ...], error: Exception) -> Failure:
+    if isinstance(error, NysketchError):
+        again = isinstance(error, InputError) and not isinstance(error, SchemaError | InvalidRowsError)
+        return Failure(rest, error, again, here())
+    where, what = rest[0].where, f"{type(error).__name__}: {error}"
+    again = isinstance(error, OSError | MemoryError)
+    return Failure(rest, NysketchError(f"{where}: failed with {what}"), again, here())
+
+
+def here() -> str:
+    """Return how this worker is called."""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:  # none: a test
+        return platform.node()
+
+
+# ---- is this worker fit for it? ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a worker has: the software, and files that differ from those elsewhere."""
+
+    host: str = field(default_factory=platform.node)
+    software: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def software() -> dict[str, str]:
+    """Return the versions that matter."""
+    major, minor, _ = platform.python_version_tuple()
+    libraries = {name: version(name) for name in _ROUNDING}
+    return {"nysketch": __version__, "Python": f"{major}.{minor}", **libraries}
+
+
+def look(files: Sequence[tuple[Location, Input]]) -> Look:
+    """Look at the software and some files of this worker; files come with what is known of them."""
+    problems = (difference(location, known) for location, known in files)
+    return Look(software=software(), problems=tuple(filter(None, problems)))
+
+
+def unfit(looks: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Say which workers cannot take part, and which may round otherwise, and why."""
+    ours = software()
+    cannot, may_differ = [], []
+    for address, found in sorted(looks.items()):
+        if not isinstance(found, Look):
+            cannot.append(f"{address}: {_why(found)}")
+            continue
+        name = f"{address} ({found.host})"
+        differing = [
+            f"{what} {found.software.get(what, 'missing')}, here {mine}"
+            for what, mine in ours.items()
+            if found.software.get(what) != mine
+        ]
+        vital = [text for text in differing if text.split()[0] not in _ROUNDING]
+        if vital or found.problems:
+            cannot.append(f"{name}: {'; '.join([*vital, *found.problems[:1]])}")
+        elif differing:
+            may_differ.append(f"{name}: {', '.join(differing)}")
+    return cannot, may_differ
+
+
+def _why(error: Any) -> str:
+    """Say why a worker could not even look."""
+    if isinstance(error, ImportError):
+        return f"has no nysketch of this version ({error})"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,357 @@
+"""One run on a Dask cluster: what was handed out, what has come back, what must be done again.
+
+Work is shipped once to every worker (outcomes.py is what runs there); then groups of fragments are handed
+out, so large that they take seconds (grouping.py). Totals of groups are added up on the workers, as a tree,
+and what arrives here is the total of several groups at a time: to be added to the rest, and to be saved in
+the checkpoint. What a worker had that died is done again by another: that is Dask's own business. Ours are
+errors that repeat, a scheduler that is gone, and workers that never come.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from nysketch.engines import Work
+from nysketch.engines.grouping import Groups
+from nysketch.engines.outcomes import (
+    Failure,
+    Outcome,
+    add_up,
+    packed,
+    run_group,
+    unpacked,
+)
+from nysketch.errors import ClusterError, NysketchError
+from nysketch.sources import Fragment
+
+log = logging.getLogger("nysketch")
+
+# Groups for each thread: one that is worked on, and one that waits.
+_AHEAD = 2
+# About how many totals arrive here in all.
+_ARRIVALS = 500
+# How often to look after the cluster, and how long to wait for its answer.
+_EVERY, ANSWER = 1.0, 20.0
+# When an error has ended it all, groups that are under way may still finish for so long.
+_DRAIN = 30.0
+
+
+def scheduler_gone(client: Any, error: object = None) -> ClusterError:
+    """Return the error to raise if the scheduler does not answer any more."""
+    address = getattr(getattr(client, "scheduler", None), "address", None) or "its address"
+    why = f" ({error})" if error else ""
+    return ClusterError(f"the Dask scheduler at {address} has gone{why}. Start it again, or another one")
+
+
+class Overseer:
+    """Looks after the cluster while others wait: is there a scheduler, are there workers?"""
+
+    def __init__(self, client: Any, patience: float, meanwhile: Callable[[], None]) -> None:
+        self._client, self._patience, self._meanwhile = client, patience, meanwhile
+        self._looked, self._seen = -math.inf, time.monotonic()
+        self.threads = 0
+
+    def look(self) -> None:
+        """Tell the caller that time passes; raise a ClusterError if it passes in vain."""
+        self._meanwhile()
+        now = time.monotonic()
+        if now - self._looked < _EVERY:
+            return
+        self._looked = now
+        if self._client.status not in ("running", "connecting"):
+            raise scheduler_gone(self._client)
+        try:
+            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=ANSWER)
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise scheduler_gone(self._client, error) from error
+        self.threads = sum(threads.values())
+        if self.threads:
+            self._seen = now
+        elif now - self._seen >= self._patience:
+            raise ClusterError(
+                f"the Dask cluster has had no workers for {self._patience:g} s. Start some with "
+                "`dask worker ADDRESS`, or wait longer with --worker-wait"
+            )
+
+    def await_workers(self) -> None:
+        """Return once there is a worker."""
+        while True:
+            self._looked = -math.inf
+            self.look()
+            if self.threads:
+                return
+            time.sleep(0.1)
+
+
+@dataclass(eq=False)
+class _Leaf:
+    """A group of fragments that a worker has; without any, a sum of what comes of others."""
+
+    fragments: tuple[Fragment, ...]
+    future: Any
+    ended: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(fragment.rows for fragment in self.fragments)
+
+
+class Session:
+    """One run: what was handed out, what has come back, what must be done again."""
+
+    def __init__(self, client: Any, overseer: Overseer, work: Work[Any], how: str, *, retries: int) -> None:
+        self._client, self._overseer, self._how = client, overseer, how
+        self._retries = retries
+        self._token, self._count = uuid.uuid4().hex[:12], 0
+        self._rows_in_all, self.rows = work.source.rows or 0, 0  # all there are; that were read so far
+        # As a task, and not as data: data are gone with the workers that have them, a task is run again.
+        self._work = client.submit(unpacked, packed(work), key=self._key("work"), pure=False)
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._held: set[_Leaf] = set()
+        self._tries: Counter[int] = Counter()
+        self._error: NysketchError | None = None
+        self._error_at = math.inf  # the fragment it belongs to
+        self._deadline = math.inf
+        self._under_way = 0
+
+    def close(self) -> None:
+        """Let go of everything: workers drop what they have not begun."""
+        futures = [leaf.future for leaf in self._held]
+        self._held.clear()
+        with suppress(Exception):  # the scheduler may have gone, which is being said already
+            if self._client.status == "running":
+                self._client.cancel([*futures, self._work])
+
+    # ---- handing out -------------------------------------------------------------------------------
+
+    def _key(self, what: str) -> str:
+        self._count += 1
+        return f"nysketch_{what}-{self._token}-{self._count}"
+
+    def _hand_out(self, fragments: tuple[Fragment, ...], *, but: str | None = None) -> _Leaf:
+        """Give a group to some worker; if it can be, to another one than `but`."""
+        where: dict[str, Any] = {}
+        if but is not None:
+            others = [address for address in self._client.nthreads() if address != but]
+            where = {"workers": others, "allow_other_workers": True} if others else {}
+        future = self._client.submit(
+            run_group, self._work, fragments, self._how, key=self._key("group"), pure=False, **where
+        )
+        return self._awaited(_Leaf(fragments, future))
+
+    def _awaited(self, leaf: _Leaf) -> _Leaf:
+        self._held.add(leaf)
+        self._under_way += bool(leaf.fragments)
+        leaf.future.add_done_callback(lambda _: self._ended.put(leaf))
+        return leaf
+
+    def _has_ended(self, leaf: _Leaf) -> None:
+        """Count a group as ended, once: of a sum, one may hear before one hears of what is in it."""
+        if not leaf.ended:
+            leaf.ended = True
+            self._under_way -= bool(leaf.fragments)
+            self.rows += leaf.rows
+
+    def _let_go(self, leaf: _Leaf) -> None:
+        self._held.discard(leaf)
+        leaf.future.release()
+
+    # ---- getting back ------------------------------------------------------------------------------
+
+    def _wait(self) -> Any | None:
+        """Return something that has ended, or nothing after half a second."""
+        self._overseer.look()
+        if time.monotonic() > self._deadline:
+            raise self._the_error()
+        try:
+            return self._ended.get(timeout=0.5)
+        except queue.Empty:
+            return None
+
+    def _fetched(self, future: Any) -> Outcome | None:
+        """Return the outcome that a worker has; nothing if it was killed, or could not begin."""
+        if future.status in ("cancelled", "lost"):
+            raise scheduler_gone(self._client)
+        while future.status != "error":
+            try:
+                outcome: Outcome = future.result(timeout=_EVERY)
+                return outcome
+            except TimeoutError:
+                self._overseer.look()
+            except Exception as error:
+                if future.status == "error":
+                    break
+                raise scheduler_gone(self._client, error) from error
+        return None
+
+    def _the_error(self) -> NysketchError:
+        assert self._error is not None
+        return self._error
+
+    def _fail(self, fragment: Fragment, error: NysketchError) -> None:
+        """Note an error that ends the run; of several, that of the first fragment counts."""
+        if self._error is None:
+            self._deadline = time.monotonic() + _DRAIN
+        if fragment.number < self._error_at:
+            self._error, self._error_at = error, fragment.number
+
+    def _again(self, failure: Failure) -> bool:
+        """Tell whether a fragment that failed is to be tried again."""
+        tries = self._tries[failure.fragment.number] + 1
+        self._tries[failure.fragment.number] = tries
+        if failure.again and tries <= self._retries:
+            log.info(
+                "worker %s: %s; trying again elsewhere (%d of %d)",
+                failure.worker,
+                failure.error,
+                tries,
+                self._retries,
+            )
+            return True
+        tried = f" (tried {tries} times, at last by worker {failure.worker})" if failure.again else ""
+        self._fail(failure.fragment, type(failure.error)(f"{failure.error}{tried}"))
+        return False
+
+    def _killed(self, leaf: _Leaf) -> list[tuple[Fragment, ...]]:
+        """Return what to hand out instead of a group that could not be run, however often it was tried."""
+        error = leaf.future.exception()
+        if len(leaf.fragments) > 1:  # the others may be fine
+            return [(fragment,) for fragment in leaf.fragments]
+        where, last = leaf.fragments[0].where, getattr(error, "last_worker", None)
+        if last is not None:
+            problem = NysketchError(
+                f"{where}: every worker that read it has died, the last was "
+                f"{getattr(last, 'address', last)}. Did they run out of memory? Give them more, or write "
+                "smaller row groups"
+            )
+        else:
+            problem = NysketchError(f"{where}: no worker can read it: {type(error).__name__}: {error}")
+        self._fail(leaf.fragments[0], problem)
+        return []
+
+    # ---- in any order ------------------------------------------------------------------------------
+
+    def as_they_finish(self, groups: Groups, fan_in: int | None = None) -> Iterator[Outcome]:
+        """Yield outcomes until all fragments are in one; with `fan_in`, totals that workers added up."""
+        roots: dict[_Leaf, list[_Leaf]] = {}  # what is awaited → the groups that are in it
+        bundle: list[_Leaf] = []
+        while True:
+            wanted = 1 if fan_in is None else self._per_arrival(groups, fan_in)
+            room = _AHEAD * self._overseer.threads + wanted
+            while groups and self._error is None and self._under_way < room:
+                bundle.append(self._hand_out(groups.take()))
+                if len(bundle) >= wanted:
+                    roots |= self._rooted(bundle, fan_in)
+                    bundle = []
+            if bundle and (not groups or self._error is not None):
+                roots |= self._rooted(bundle, fan_in)
+                bundle = []
+            if not roots:
+                break
+            ended = self._wait()
+            if ended is None:
+                continue
+            self._has_ended(ended)
+            if ended not in roots:
+                continue
+            leaves = roots.pop(ended)
+            for leaf in leaves:
+                self._has_ended(leaf)
+            outcome = self._fetched(ended.future)
+            if outcome is None:
+                roots |= self._without_killed(leaves, groups, fan_in)
+                continue
+            for each in {ended, *leaves}:
+                self._let_go(each)
+            groups.learn(outcome.rows, outcome.seconds)
+            if outcome.done:
+                yield outcome
+            for failure in outcome.failures:
+                self.rows -= sum(fragment.rows for fragment in failure.rest)
+                if self._again(failure):
+                    retried = self._hand_out(failure.rest[:1], but=failure.worker)
+                    roots |= self._rooted([retried], fan_in)
+                if len(failure.rest) > 1:
+                    groups.put_back(failure.rest[1:])
+        if self._error is not None:
+            raise self._error
+
+    def _per_arrival(self, groups: Groups, fan_in: int) -> int:
+        """Return how many groups to add up elsewhere before the total is sent here."""
+        if not groups.rows_per_group:
+            return fan_in
+        return max(fan_in, math.ceil(self._rows_in_all / groups.rows_per_group / _ARRIVALS))
+
+    def _rooted(self, leaves: list[_Leaf], fan_in: int | None) -> dict[_Leaf, list[_Leaf]]:
+        """Have workers add up what comes of groups, a few at a time, until one total is left."""
+        if len(leaves) == 1 or fan_in is None:
+            return {leaf: [leaf] for leaf in leaves}
+        futures = [leaf.future for leaf in leaves]
+        while len(futures) > 1:
+            # Before other groups: until then, a worker holds them all.
+            futures = [
+                self._client.submit(
+                    add_up, self._work, futures[i : i + fan_in], key=self._key("sum"), pure=False, priority=1
+                )
+                for i in range(0, len(futures), fan_in)
+            ]
+        return {self._awaited(_Leaf((), futures[0])): list(leaves)}
+
+    def _without_killed(
+        self, leaves: list[_Leaf], groups: Groups, fan_in: int | None
+    ) -> dict[_Leaf, list[_Leaf]]:
+        """Keep the groups that are fine; hand the others out one by one, or give up on them."""
+        killed = [leaf for leaf in leaves if leaf.future.status == "error"]
+        for leaf in killed:
+            self.rows -= leaf.rows
+            for fragments in self._killed(leaf):
+                groups.put_back(fragments)
+            self._let_go(leaf)
+        fine = [leaf for leaf in leaves if leaf not in killed]
+        if not killed and fine:
+            raise NysketchError(f"adding up on the cluster failed: {fine[0].future}")
+        return self._rooted(fine, fan_in) if fine else {}
+
+    # ---- in order ----------------------------------------------------------------------------------
+
+    def in_order(self, groups: Groups) -> Iterator[Outcome]:
+        """Yield outcomes in the order of the fragments."""
+        waiting: deque[_Leaf] = deque()
+        while True:
+            while groups and len(waiting) < _AHEAD * self._overseer.threads + 1:
+                waiting.append(self._hand_out(groups.take()))
+            if not waiting:
+                return
+            while not waiting[0].ended:
+                some = self._wait()
+                if some is not None:
+                    self._has_ended(some)
+            leaf = waiting.popleft()
+            outcome = self._fetched(leaf.future)
+            if outcome is None:
+                self.rows -= leaf.rows
+                waiting.extendleft(reversed([self._hand_out(each) for each in self._killed(leaf)]))
+                self._let_go(leaf)
+                if self._error is not None:
+                    raise self._error
+                continue
+            self._let_go(leaf)
+            groups.learn(outcome.rows, outcome.seconds)
+            if outcome.done:
+                yield outcome
+            for failure in outcome.failures:
+                self.rows -= sum(fragment.rows for fragment in failure.rest)
+                if not self._again(failure):
+                    raise self._the_error()
+                if len(failure.rest) > 1:
+                    waiting.appendleft(self._hand_out(failure.rest[1:]))
+                waiting.appendleft(self._hand_out(failure.rest[:1], but=failure.worker))
