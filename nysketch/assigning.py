@@ -184,14 +184,15 @@ class _Labeller:
     def tables(self, engine: Engine) -> Generator[pa.Table, None, None]:
         """Yield the rows of the output in order."""
         report = partial(self._reader.report, engine)
-        report()
-        yield from engine.run_in_order(
+        tables = engine.run_in_order(
             self,
             self.source.fragments(),
             size=lambda table: int(table.nbytes),
             most=_WAITING_BYTES,
             meanwhile=report,
         )
+        report()
+        yield from tables
 
     def __call__(self, fragment: Fragment, check: Check) -> Iterator[pa.Table]:
         """Yield the rows of one fragment."""
@@ -325,9 +326,9 @@ def sum_over(
     summer = _FragmentSummer(RowReader(model, source, nulls=nulls, progress=progress), model, work)
     engine = engine_of(engine)
     report = partial(summer.reader.report, engine)
-    report()
     totals: dict[str, ExactSum] = {}
     parts = engine.run_in_order(summer, source.fragments(), meanwhile=report)
+    report()
     with unchanged(source), closing(parts):
         for part in parts:
             # Nothing is lost on the way: as if there were one fragment, of any length.

@@ -213,7 +213,6 @@ def condense_source(
         if progress is not None:
             progress(worker.rows_read + engine.rows_elsewhere, source.rows)
 
-    report()
     parts = engine.run_in_order(
         worker,
         source.fragments(),
@@ -221,6 +220,7 @@ def condense_source(
         most=_WAITING_BYTES,
         meanwhile=report,
     )
+    report()
     total: Part | None = None
     held: list[Part] = []
     with unchanged(source), closing(parts):

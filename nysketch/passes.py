@@ -179,10 +179,10 @@ def run_pass(
         if progress is not None:
             progress(rows_before + tallier.rows_read + engine.rows_elsewhere, source.rows)
 
-    report()
     try:
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         with closing(engine.run_together(tallier, todo, meanwhile=report)) as finished:
+            report()
             for fragments, part in finished:
                 running.add(part, fragments)
                 report()

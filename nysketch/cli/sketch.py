@@ -15,7 +15,7 @@ from nysketch import ui
 from nysketch.cli import Terminated, options
 from nysketch.cli.basis_options import basis_making, refuse_basis_making
 from nysketch.cli.engine_options import EngineChoice, engine
-from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
+from nysketch.errors import EXIT_INPUTS_SKIPPED, ClusterError, UsageError
 
 if TYPE_CHECKING:
     from nysketch.basis import Basis
@@ -252,12 +252,12 @@ def _groups(basis: Basis | None, wanted: BasisOptions) -> Sequence[Any]:
 
 @contextmanager
 def _say_how_to_continue(output: Path) -> Iterator[None]:
-    """After Ctrl-C or SIGTERM, say what is left."""
+    """After Ctrl-C or SIGTERM, or if a cluster has gone, say what is left."""
     from nysketch.checkpoint import checkpoint_path
 
     try:
         yield
-    except (KeyboardInterrupt, Terminated):
+    except (KeyboardInterrupt, Terminated, ClusterError):
         if checkpoint_path(output).exists():
             log.warning("finished work is in %s: the same command continues it", checkpoint_path(output))
         raise

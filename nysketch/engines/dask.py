@@ -29,6 +29,7 @@ log = logging.getLogger("nysketch")
 
 Result = TypeVar("Result")
 Piece = TypeVar("Piece")
+Run = TypeVar("Run")
 
 DEFAULT_PATIENCE = 60.0
 _RETRIES = 3
@@ -59,7 +60,7 @@ def cluster(
     for name in ("distributed", "distributed.client", "distributed.core", "distributed.nanny"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if scheduler is not None:
-        with closing(_connected(distributed, scheduler)) as client:
+        with closing(_connected(distributed, scheduler, patience)) as client:
             yield DaskEngine(client, patience=patience, **options)
         return
     from nysketch.engines.local import available_threads
@@ -78,7 +79,7 @@ def cluster(
         yield DaskEngine(client, patience=patience, **options)
 
 
-def _connected(distributed: Any, scheduler: str) -> Any:
+def _connected(distributed: Any, scheduler: str, patience: float) -> Any:
     """Return a client of a scheduler."""
     how: dict[str, Any] = {"address": scheduler}
     if scheduler.endswith(".json"):
@@ -86,7 +87,8 @@ def _connected(distributed: Any, scheduler: str) -> Any:
             raise ClusterError(f"{scheduler}: no such file; the scheduler writes it with --scheduler-file")
         how = {"scheduler_file": scheduler}
     try:
-        return distributed.Client(**how, timeout=ANSWER, set_as_default=False, name="nysketch")
+        limit = min(ANSWER, max(patience, 1.0))
+        return distributed.Client(**how, timeout=limit, set_as_default=False, name="nysketch")
     except (OSError, ValueError, TypeError) as error:  # of time-outs, too
         raise ClusterError(
             f"no Dask scheduler answers at {scheduler}: {error}. Start one with `dask scheduler`, or leave "
@@ -123,9 +125,13 @@ class DaskEngine:
         self, work: Work[Result], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
     ) -> Generator[tuple[Fragment, Result], None, None]:
         """Yield fragments and what came of them, as they finish."""
-        with self._session(work, RESULTS, meanwhile) as session:
-            for outcome in session.as_they_finish(Groups(fragments, seconds=self._seconds)):
-                yield from zip(outcome.done, outcome.value, strict=True)
+
+        def results() -> Generator[tuple[Fragment, Result], None, None]:
+            with self._session(work, RESULTS, meanwhile) as session:
+                for outcome in session.as_they_finish(Groups(fragments, seconds=self._seconds)):
+                    yield from zip(outcome.done, outcome.value, strict=True)
+
+        return self._begun(results())
 
     def run_in_order(
         self,
@@ -138,19 +144,33 @@ class DaskEngine:
     ) -> Generator[Piece, None, None]:
         """Yield the pieces that come of fragments, in the order of these; until then, workers have them."""
         del size, most  # here, there is one group at a time
-        groups = Groups(fragments, seconds=self._seconds, most_rows=_MOST_ROWS)
-        with self._session(work, PIECES, meanwhile) as session:
-            for outcome in session.in_order(groups):
-                for pieces in outcome.value:
-                    yield from pieces
+
+        def pieces() -> Generator[Piece, None, None]:
+            groups = Groups(fragments, seconds=self._seconds, most_rows=_MOST_ROWS)
+            with self._session(work, PIECES, meanwhile) as session:
+                for outcome in session.in_order(groups):
+                    for some in outcome.value:
+                        yield from some
+
+        return self._begun(pieces())
 
     def run_together(
         self, work: Summing[Total], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
     ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
         """Yield some fragments and their total, added up by the workers."""
-        with self._session(work, TOTAL, meanwhile) as session:
-            for outcome in session.as_they_finish(Groups(fragments, seconds=self._seconds), self._fan_in):
-                yield outcome.done, outcome.value
+
+        def totals() -> Generator[tuple[Sequence[Fragment], Any], None, None]:
+            groups = Groups(fragments, seconds=self._seconds)
+            with self._session(work, TOTAL, meanwhile) as session:
+                for outcome in session.as_they_finish(groups, self._fan_in):
+                    yield outcome.done, outcome.value
+
+        return self._begun(totals())
+
+    def _begun(self, run: Run) -> Run:
+        """Count rows from nothing now, and not only when the first result is asked for."""
+        self._session_now = None
+        return run
 
     @contextmanager
     def _session(self, work: Work[Any], how: str, meanwhile: Callable[[], None]) -> Iterator[Session]:

@@ -112,7 +112,7 @@ class Session:
         self._client, self._overseer, self._how = client, overseer, how
         self._retries = retries
         self._token, self._count = uuid.uuid4().hex[:12], 0
-        self._rows_in_all, self.rows = work.source.rows or 0, 0  # all there are; that were read so far
+        self._rows_in_all, self._rows, self._most_rows = work.source.rows or 0, 0, 0
         # As a task, and not as data: data are gone with the workers that have them, a task is run again.
         self._work = client.submit(unpacked, packed(work), key=self._key("work"), pure=False)
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -122,6 +122,12 @@ class Session:
         self._error_at = math.inf  # the fragment it belongs to
         self._deadline = math.inf
         self._under_way = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read so far; those that must be read again are not taken back."""
+        self._most_rows = max(self._most_rows, self._rows)
+        return self._most_rows
 
     def close(self) -> None:
         """Let go of everything: workers drop what they have not begun."""
@@ -159,7 +165,7 @@ class Session:
         if not leaf.ended:
             leaf.ended = True
             self._under_way -= bool(leaf.fragments)
-            self.rows += leaf.rows
+            self._rows += leaf.rows
 
     def _let_go(self, leaf: _Leaf) -> None:
         self._held.discard(leaf)
@@ -276,7 +282,7 @@ class Session:
             if outcome.done:
                 yield outcome
             for failure in outcome.failures:
-                self.rows -= sum(fragment.rows for fragment in failure.rest)
+                self._rows -= sum(fragment.rows for fragment in failure.rest)
                 if self._again(failure):
                     retried = self._hand_out(failure.rest[:1], but=failure.worker)
                     roots |= self._rooted([retried], fan_in)
@@ -312,7 +318,7 @@ class Session:
         """Keep the groups that are fine; hand the others out one by one, or give up on them."""
         killed = [leaf for leaf in leaves if leaf.future.status == "error"]
         for leaf in killed:
-            self.rows -= leaf.rows
+            self._rows -= leaf.rows
             for fragments in self._killed(leaf):
                 groups.put_back(fragments)
             self._let_go(leaf)
@@ -338,7 +344,7 @@ class Session:
             leaf = waiting.popleft()
             outcome = self._fetched(leaf.future)
             if outcome is None:
-                self.rows -= leaf.rows
+                self._rows -= leaf.rows
                 waiting.extendleft(reversed([self._hand_out(each) for each in self._killed(leaf)]))
                 self._let_go(leaf)
                 if self._error is not None:
@@ -349,7 +355,7 @@ class Session:
             if outcome.done:
                 yield outcome
             for failure in outcome.failures:
-                self.rows -= sum(fragment.rows for fragment in failure.rest)
+                self._rows -= sum(fragment.rows for fragment in failure.rest)
                 if not self._again(failure):
                     raise self._the_error()
                 if len(failure.rest) > 1:
