@@ -62,7 +62,7 @@ class EngineChoice:
 
             yield Threads(threads)
             return
-        if source.state() is None:  # now, not after a cluster was started
+        if not source.is_files:  # now, not after a cluster was started
             raise UsageError("standard input is read by this process: leave out --engine dask")
         from nysketch.engines.dask import cluster
 

@@ -174,7 +174,7 @@ class DaskEngine:
 
     @contextmanager
     def _session(self, work: Work[Any], how: str, meanwhile: Callable[[], None]) -> Iterator[Session]:
-        if work.source.state() is None:
+        if not work.source.is_files:
             raise UsageError("a cluster reads files: this source is one of this process alone")
         work.source.inputs()  # what workers compare their files with
         overseer = Overseer(self._client, self._patience, meanwhile)

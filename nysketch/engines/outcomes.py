@@ -183,6 +183,7 @@ def unfit(looks: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 def _why(error: Any) -> str:
     """Say why a worker could not even look."""
-    if isinstance(error, ImportError):
-        return f"has no nysketch of this version ({error})"
-    return f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}"
+    # Dask has its own way to wrap what happened elsewhere.
+    missing = any(name in text for name in ("ModuleNotFoundError", "ImportError", "AttributeError"))
+    return f"has no nysketch of this version ({text})" if missing else text

@@ -41,6 +41,8 @@ _AHEAD = 2
 _ARRIVALS = 500
 # How often to look after the cluster, and how long to wait for its answer.
 _EVERY, ANSWER = 1.0, 20.0
+# How often a fragment may kill as many workers as Dask allows, alone in its group.
+_CHANCES = 2
 # When an error has ended it all, groups that are under way may still finish for so long.
 _DRAIN = 30.0
 
@@ -118,6 +120,7 @@ class Session:
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._held: set[_Leaf] = set()
         self._tries: Counter[int] = Counter()
+        self._deaths: Counter[int] = Counter()
         self._error: NysketchError | None = None
         self._error_at = math.inf  # the fragment it belongs to
         self._deadline = math.inf
@@ -185,9 +188,9 @@ class Session:
 
     def _fetched(self, future: Any) -> Outcome | None:
         """Return the outcome that a worker has; nothing if it was killed, or could not begin."""
-        if future.status in ("cancelled", "lost"):
-            raise scheduler_gone(self._client)
         while future.status != "error":
+            if future.status == "cancelled":
+                raise scheduler_gone(self._client)
             try:
                 outcome: Outcome = future.result(timeout=_EVERY)
                 return outcome
@@ -232,6 +235,10 @@ class Session:
         error = leaf.future.exception()
         if len(leaf.fragments) > 1:  # the others may be fine
             return [(fragment,) for fragment in leaf.fragments]
+        # Dask blames all that a worker had when it died, also what had not begun: a second chance.
+        self._deaths[leaf.fragments[0].number] += 1
+        if self._deaths[leaf.fragments[0].number] < _CHANCES:
+            return [leaf.fragments]
         where, last = leaf.fragments[0].where, getattr(error, "last_worker", None)
         if last is not None:
             problem = NysketchError(
@@ -270,13 +277,12 @@ class Session:
             if ended not in roots:
                 continue
             leaves = roots.pop(ended)
-            for leaf in leaves:
-                self._has_ended(leaf)
             outcome = self._fetched(ended.future)
             if outcome is None:
-                roots |= self._without_killed(leaves, groups, fan_in)
+                roots |= self._without_killed(ended, leaves, groups)
                 continue
             for each in {ended, *leaves}:
+                self._has_ended(each)
                 self._let_go(each)
             groups.learn(outcome.rows, outcome.seconds)
             if outcome.done:
@@ -312,20 +318,21 @@ class Session:
             ]
         return {self._awaited(_Leaf((), futures[0])): list(leaves)}
 
-    def _without_killed(
-        self, leaves: list[_Leaf], groups: Groups, fan_in: int | None
-    ) -> dict[_Leaf, list[_Leaf]]:
-        """Keep the groups that are fine; hand the others out one by one, or give up on them."""
-        killed = [leaf for leaf in leaves if leaf.future.status == "error"]
-        for leaf in killed:
-            self._rows -= leaf.rows
-            for fragments in self._killed(leaf):
-                groups.put_back(fragments)
-            self._let_go(leaf)
-        fine = [leaf for leaf in leaves if leaf not in killed]
-        if not killed and fine:
-            raise NysketchError(f"adding up on the cluster failed: {fine[0].future}")
-        return self._rooted(fine, fan_in) if fine else {}
+    def _without_killed(self, sum: _Leaf, leaves: list[_Leaf], groups: Groups) -> dict[_Leaf, list[_Leaf]]:
+        """Await groups one by one whose total cannot be had; hand those to blame out in pieces."""
+        to_blame = getattr(sum.future.exception(), "task", None)
+        for leaf in leaves:
+            if leaf.future.status == "error" or leaf.future.key == to_blame:
+                self._has_ended(leaf)
+                self._rows -= leaf.rows
+                for fragments in self._killed(leaf):
+                    groups.put_back(fragments)
+                self._let_go(leaf)
+        fine = [leaf for leaf in leaves if leaf in self._held]
+        for leaf in fine:
+            if leaf.ended:  # and will not be heard of a second time
+                self._ended.put(leaf)
+        return {leaf: [leaf] for leaf in fine}
 
     # ---- in order ----------------------------------------------------------------------------------
 

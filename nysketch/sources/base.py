@@ -103,6 +103,11 @@ class Source(Protocol):
         """Return what was read, for the sketch's provenance (of a stream: after reading it)."""
         ...
 
+    @property
+    def is_files(self) -> bool:
+        """Whether it is made of files, which other processes can read as well."""
+        ...
+
     def state(self) -> list[list[Any]] | None:
         """Return name, size, time of change and rows of each file; None if there is no going back to it."""
         ...
@@ -134,6 +139,7 @@ class Source(Protocol):
 class WithoutFiles:
     """What sources have in common that are not made of files."""
 
+    is_files = False
     local_paths: Sequence[str] = ()
     skipped: Sequence[InputError] = ()
     reader_bytes = 1 << 20

@@ -82,7 +82,7 @@ class TableFile(Protocol):
 class FilesSource:
     """The rows of all files that paths, globs, directories and URIs stand for."""
 
-    rereadable = True
+    rereadable = is_files = True
 
     def __init__(
         self,

@@ -1,0 +1,359 @@
+"""Workers killed, fragments that fail, schedulers that go: nothing is lost, nothing hangs, all is named."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nysketch
+from nysketch.checkpoint import checkpoint_path
+from nysketch.engines.dask import DaskEngine
+from nysketch.engines.dask import cluster as connect
+from nysketch.engines.local import Threads
+from nysketch.errors import ClusterError, InputError, InvalidRowsError, NysketchError
+from nysketch.fitting import BasisOptions
+from nysketch.jobs import sketch_to_file
+from nysketch.passoptions import PassOptions
+from nysketch.sources import open_source
+from tests.engines.clusters import connected, kill, running, wait_for
+from tests.engines.works import Count, Pieces, attempts
+
+FRAGMENTS = 41
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """60 row groups that take some hundredths of a second each."""
+    path = tmp_path_factory.mktemp("table") / "rows.parquet"
+    rows = np.random.default_rng(0).normal(size=(60_000, 4))
+    pq.write_table(pa.table({f"x{i}": rows[:, i] for i in range(4)}), path, row_group_size=1000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def long_table(tmp_path_factory):
+    """A table that takes a worker some ten seconds, by a kernel that is slow; its basis, and its sketch."""
+    path = tmp_path_factory.mktemp("long") / "long.parquet"
+    rows = np.random.default_rng(1).normal(size=(200_000, 4))
+    pq.write_table(pa.table({f"x{i}": rows[:, i] for i in range(4)}), path, row_group_size=1000)
+    basis = nysketch.Basis.fit(str(path), m=1000, kernel="laplacian-l1", sampling="uniform")
+    nysketch.save(basis, path.with_name("long.basis.nysk"))
+    nysketch.save(nysketch.sketch(path, basis=basis), path.with_name("long.nysk"))
+    return path
+
+
+OPTIONS = PassOptions(precision="float64", blocks=4)
+
+
+def sketched(table, output, engine, **more):
+    wanted = BasisOptions(m=100)
+    return sketch_to_file(
+        open_source(table), output, basis=None, wanted=wanted, options=OPTIONS, engine=engine, **more
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("expected") / "s.nysk"
+    sketched(table, path, Threads(1))
+    return path.read_bytes()
+
+
+def once_at(share, action):
+    """Return a progress callback that acts once that share of the rows is read."""
+    acted = []
+
+    def progress(done, total):
+        if done >= share * total and not acted:
+            acted.append(done)
+            action()
+
+    return progress
+
+
+def engine_of(client, **options):
+    return DaskEngine(client, **({"patience": 30, "seconds": 0.05, "fan_in": 2} | options))
+
+
+# ---- workers ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_killed_changes_nothing(table, expected, tmp_path):
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+        progress = once_at(0.3, lambda: kill(cluster.workers[0].pid))
+        sketched(table, output, engine_of(client), progress=progress)
+        assert cluster.workers[0].wait() == -signal.SIGKILL
+    assert output.read_bytes() == expected
+
+
+def test_all_workers_may_be_killed_if_others_come(table, expected, tmp_path):
+    """What they had been sent is sent again."""
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+
+        def replace():
+            kill(cluster.workers[0].pid)
+            cluster.add_worker()
+
+        sketched(table, output, engine_of(client), progress=once_at(0.3, replace))
+    assert output.read_bytes() == expected
+
+
+def test_nothing_waits_for_ever_when_the_last_worker_goes(table, expected, tmp_path):
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+
+        def kill_all():
+            for worker in cluster.workers:
+                kill(worker.pid)
+
+        with pytest.raises(ClusterError, match=r"no workers for 1 s.*--worker-wait"):
+            sketched(table, output, engine_of(client, patience=1), progress=once_at(0.5, kill_all))
+    assert checkpoint_path(output).exists()
+    assert not output.exists()
+    assert sketched(table, output, Threads(1)).resumed_fragments > 0
+    assert output.read_bytes() == expected
+
+
+def test_a_cluster_without_workers_is_not_waited_for_for_ever(source, notes, tmp_path):
+    with running(tmp_path, workers=0) as cluster, connected(cluster) as client:
+        engine = engine_of(client, patience=0.5)
+        with pytest.raises(ClusterError, match=r"no workers for 0\.5 s"):
+            next(engine.run(Count(source, notes), source.fragments()))
+
+
+@pytest.mark.parametrize("how", ["together", "in order"])
+def test_a_fragment_that_kills_every_worker_is_named(source, notes, tmp_path, how):
+    never = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": 0}
+    with running(tmp_path, workers=0, **never) as cluster, connected(cluster) as client:
+        cluster.add_worker(nanny=True)
+        engine = engine_of(client, seconds=5, patience=60)
+        engine_run = engine.run_together if how == "together" else engine.run_in_order
+        kind = Count if how == "together" else Pieces
+        work, done = kind(source, notes, deadly=(17,)), set()
+        with (
+            pytest.raises(
+                NysketchError, match=r"a.parquet, row group 17: every worker that read it has died"
+            ),
+            closing(engine_run(work, source.fragments())) as finished,
+        ):
+            for result in finished:
+                done |= {f.number for f in result[0]} if how == "together" else {result[0]}
+    assert 17 not in done
+    assert done >= set(range(8)) if how == "together" else done == set(range(17))
+
+
+# ---- fragments -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.02, 5])
+def test_fragments_that_fail_now_and_then_are_tried_again(source, engine, client, notes, seconds):
+    engine = engine_of(client, seconds=seconds)
+    work = Count(source, notes, failing={3: 1, 4: 3, 40: 2})
+    parts = [part for _, part in engine.run_together(work, source.fragments())]
+    assert sorted(number for _, numbers in parts for number in numbers) == list(range(FRAGMENTS))
+    assert [attempts(notes, number)[0] for number in (3, 4, 5, 40)] == [2, 4, 1, 3]
+    assert attempts(notes, 4)[1] == 2  # by another worker, too
+    assert engine.rows_elsewhere == source.rows
+
+
+def test_pieces_stay_in_order_when_fragments_are_tried_again(source, engine, notes):
+    work = Pieces(source, notes, failing={0: 1, 7: 3, 8: 1})
+    found = list(engine.run_in_order(work, source.fragments()))
+    assert found == [(f.number, start) for f in source.fragments() for start in range(0, f.rows, 50)]
+
+
+def test_a_fragment_that_always_fails_is_named_and_others_kept(source, engine, notes):
+    work, done = Count(source, notes, failing={5: 99}), set()
+    message = r"a.parquet, row group 5: cannot read \(tried 4 times, at last by worker tcp://127"
+    with (
+        pytest.raises(InputError, match=message),
+        closing(engine.run_together(work, source.fragments())) as finished,
+    ):
+        for fragments, _ in finished:
+            done |= {fragment.number for fragment in fragments}
+    assert attempts(notes, 5)[0] == 4
+    assert set(range(5)) <= done and 5 not in done
+
+
+@pytest.mark.parametrize("way", ["run", "run_in_order"])
+def test_other_ways_to_run_give_up_on_it_as_well(source, engine, notes, way):
+    kind = Pieces if way == "run_in_order" else Count
+    with pytest.raises(InputError, match="row group 5: cannot read"):
+        list(getattr(engine, way)(kind(source, notes, failing={5: 99}), source.fragments()))
+
+
+def test_what_cannot_get_better_is_not_tried_again(source, engine, notes):
+    with pytest.raises(InvalidRowsError, match=r"row group 9: has 3 NaN$"):
+        list(engine.run_together(Count(source, notes, invalid=(9, 30)), source.fragments()))
+    assert attempts(notes, 9)[0] == 1
+
+
+def test_a_damaged_row_group_is_named_and_the_rest_kept(table, expected, client, tmp_path):
+    """And once the file is whole again, the same command continues."""
+    path, output = tmp_path / "rows.parquet", tmp_path / "s.nysk"
+    whole = table.read_bytes()
+    metadata = pq.ParquetFile(table).metadata.row_group(30).column(2)
+    damaged = bytearray(whole)
+    damaged[metadata.data_page_offset : metadata.data_page_offset + 40] = bytes(40)
+    path.write_bytes(damaged)
+    basis = nysketch.Basis.fit(str(table), m=100)
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+
+    def run(engine):
+        return sketch_to_file(
+            open_source(path), output, basis=basis, wanted=BasisOptions(), options=OPTIONS, engine=engine
+        )
+
+    with pytest.raises(InputError, match=r"(?s)rows.parquet, row group 30: cannot read.*tried 3 times"):
+        run(engine_of(client, retries=2))
+    assert checkpoint_path(output).exists()
+    path.write_bytes(whole)
+    os.utime(path, ns=times)
+    assert run(engine_of(client)).resumed_fragments >= 20
+    other = tmp_path / "other.nysk"
+    sketch_to_file(
+        open_source(path), other, basis=basis, wanted=BasisOptions(), options=OPTIONS, engine=Threads(1)
+    )
+    assert output.read_bytes() == other.read_bytes()
+
+
+# ---- schedulers ------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_goes_leaves_a_checkpoint_to_continue_from(table, expected, tmp_path):
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+        progress = once_at(0.5, lambda: kill(cluster.scheduler.pid))
+        address = re.escape(cluster.address)
+        with pytest.raises(ClusterError, match=f"the Dask scheduler at {address} has gone"):
+            sketched(table, output, engine_of(client), progress=progress)
+    assert sketched(table, output, Threads(1)).resumed_fragments > 0
+    assert output.read_bytes() == expected
+
+
+def test_an_address_without_a_scheduler(run_cli, table, tmp_path):
+    run = run_cli(
+        *["sketch", table, "-o", tmp_path / "s.nysk", "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"],
+        *["--worker-wait", "1"],
+    )
+    assert run.returncode == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_scheduler_file_that_is_not_there(run_cli, table, tmp_path):
+    run = run_cli(
+        *["sketch", table, "-o", tmp_path / "s.nysk", "--engine", "dask", "--scheduler", "nowhere.json"]
+    )
+    assert run.returncode == 1
+    assert "nowhere.json: no such file" in run.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_stops_its_workers_and_can_be_continued(
+    cli_command, run_cli, tmp_path, how, long_table
+):
+    command, environment = cli_command
+    output = tmp_path / "s.nysk"
+    flags = ["sketch", long_table, "--basis", long_table.with_name("long.basis.nysk"), "-o", output]
+    slow = [*flags, "--engine", "dask", "--workers", "2", "--checkpoint-every", "0"]
+    process = subprocess.Popen(
+        [*command, *map(str, slow)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: checkpoint_path(output).exists() or process.poll() is not None)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + how, errors
+    assert "Traceback" not in errors
+    assert "the same command continues it" in errors
+    with pytest.raises(ProcessLookupError):  # neither workers nor nannies are left
+        wait_for(lambda: os.killpg(process.pid, 0))
+    done = run_cli(*flags, "--json")
+    assert json.loads(done.stdout)["resumed_fragments"] > 0
+    assert output.read_bytes() == long_table.with_name("long.nysk").read_bytes()
+
+
+# ---- workers that are not fit for it ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ("import nysketch; nysketch.__version__ = '0.0.9'", r"nysketch 0\.0\.9, here "),
+        ("import sys; sys.modules['nysketch'] = None", "has no nysketch of this version"),
+        (
+            "import platform; platform.python_version_tuple = lambda: ('3', '99', '0')",
+            r"Python 3\.99, here 3\.",
+        ),
+    ],
+    ids=["older", "without", "Python"],
+)
+def test_workers_with_other_software_are_named(source, notes, tmp_path, prepare, message):
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+        cluster.add_worker(prepare=prepare)
+        client.wait_for_workers(2, timeout=60)
+        with pytest.raises(ClusterError, match=f"1 of 2 workers cannot take part: tcp://127.*{message}"):
+            next(engine_of(client).run(Count(source, notes), source.fragments()))
+
+
+def test_other_versions_of_libraries_are_warned_of(source, notes, tmp_path, caplog):
+    prepare = "import importlib.metadata as m; v = m.version; "
+    prepare += "m.version = lambda name: '0.1' if name == 'numpy' else v(name)"
+    with running(tmp_path, workers=0) as cluster, connected(cluster) as client:
+        cluster.add_worker(prepare=prepare)
+        results = dict(engine_of(client).run(Count(source, notes), source.fragments()))
+    assert len(results) == FRAGMENTS
+    assert re.search(
+        r"worker tcp://127.*numpy 0\.1, here .*: sums may differ in their last digits", caplog.text
+    )
+
+
+# As if a machine had another disk.
+ELSEWHERE = """
+import dataclasses
+from nysketch.sources.location import Location
+info = Location.info
+Location.info = lambda self: info(dataclasses.replace(self, path=self.path.replace("b.parquet", "gone")))
+"""
+
+
+def test_workers_that_lack_the_files_are_named(source, notes, tmp_path):
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+        cluster.add_worker(prepare=ELSEWHERE)
+        client.wait_for_workers(2, timeout=60)
+        with pytest.raises(ClusterError, match=r"1 of 2 workers cannot take part.*b\.parquet: no such file"):
+            next(engine_of(client).run(Count(source, notes), source.fragments()))
+
+
+def test_workers_that_come_later_are_looked_at_when_they_read(source, notes, tmp_path, caplog):
+    """What one of them cannot read, another one can."""
+    caplog.set_level("INFO")
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+        engine = engine_of(client)
+        work = Count(source, notes, seconds=0.02)
+        with closing(engine.run(work, source.fragments())) as finished:
+            results = [next(finished)]
+            cluster.add_worker(prepare=ELSEWHERE.replace("b.parquet", "c.parquet"))
+            client.wait_for_workers(2, timeout=60)
+            results += finished
+    assert sorted(fragment.number for fragment, _ in results) == list(range(FRAGMENTS))
+    assert len({path.name.split("-")[2] for path in notes.glob("try-*")}) == 2
+
+
+def test_connecting_needs_one_address_or_a_number(tmp_path):
+    with pytest.raises(nysketch.NysketchError, match="name a scheduler, or a number"), connect():
+        pass
