@@ -34,7 +34,7 @@ Run = TypeVar("Run")
 DEFAULT_PATIENCE = 60.0
 _RETRIES = 3
 # Totals that one worker adds up at a time.
-_FAN_IN = 8
+FAN_IN = 8
 # Rows of a group whose pieces are sent here, which takes memory.
 _MOST_ROWS = 1 << 20
 # Files that each worker is asked for before it is given anything.
@@ -110,7 +110,7 @@ class DaskEngine:
         patience: float = DEFAULT_PATIENCE,
         retries: int = _RETRIES,
         seconds: float = SECONDS,
-        fan_in: int = _FAN_IN,
+        fan_in: int = FAN_IN,
     ) -> None:
         self._client, self._patience = client, patience
         self._retries, self._seconds, self._fan_in = retries, seconds, fan_in

@@ -38,7 +38,7 @@ log = logging.getLogger("nysketch")
 # Groups for each thread: one that is worked on, and one that waits.
 _AHEAD = 2
 # About how many totals arrive here in all.
-_ARRIVALS = 500
+ARRIVALS = 500
 # How often to look after the cluster, and how long to wait for its answer.
 _EVERY, ANSWER = 1.0, 20.0
 # How often a fragment may kill as many workers as Dask allows, alone in its group.
@@ -258,6 +258,7 @@ class Session:
         roots: dict[_Leaf, list[_Leaf]] = {}  # what is awaited → the groups that are in it
         bundle: list[_Leaf] = []
         while True:
+            groups.serve(self._overseer.threads, self._rows_in_all)
             wanted = 1 if fan_in is None else self._per_arrival(groups, fan_in)
             room = _AHEAD * self._overseer.threads + wanted
             while groups and self._error is None and self._under_way < room:
@@ -301,7 +302,7 @@ class Session:
         """Return how many groups to add up elsewhere before the total is sent here."""
         if not groups.rows_per_group:
             return fan_in
-        return max(fan_in, math.ceil(self._rows_in_all / groups.rows_per_group / _ARRIVALS))
+        return max(fan_in, math.ceil(self._rows_in_all / groups.rows_per_group / ARRIVALS))
 
     def _rooted(self, leaves: list[_Leaf], fan_in: int | None) -> dict[_Leaf, list[_Leaf]]:
         """Have workers add up what comes of groups, a few at a time, until one total is left."""
@@ -340,6 +341,7 @@ class Session:
         """Yield outcomes in the order of the fragments."""
         waiting: deque[_Leaf] = deque()
         while True:
+            groups.serve(self._overseer.threads, self._rows_in_all)
             while groups and len(waiting) < _AHEAD * self._overseer.threads + 1:
                 waiting.append(self._hand_out(groups.take()))
             if not waiting:

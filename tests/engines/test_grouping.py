@@ -1,5 +1,6 @@
 """Groups of fragments: all of them, in order, and as large as seconds allow."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,24 @@ def test_what_was_learned_last_counts_most():
     for _ in range(100):
         groups.learn(10, 1.0)
     assert 20 <= groups.rows_per_group < 25
+
+
+@pytest.mark.parametrize(
+    ("threads", "rows", "seconds"),
+    [
+        (100, 10**9, 2),  # groups of two seconds keep no scheduler busy
+        (4000, 10**9, 16),  # one every four milliseconds
+        (4000, 10**6, 2),  # 1,000 seconds of work: rather small groups for all
+        (4000, 10**7, 6.3),  # in between
+    ],
+)
+def test_large_clusters_get_large_groups(threads, rows, seconds):
+    groups = Groups(fragments([1] * 10), seconds=2)
+    groups.serve(threads, rows)
+    assert groups.rows_per_group == 0  # nothing is known yet
+    groups.learn(1000, 1.0)
+    groups.serve(threads, rows)
+    assert groups.rows_per_group == pytest.approx(1000 * seconds, rel=0.01)
 
 
 def test_what_is_put_back_comes_first_and_whole():
