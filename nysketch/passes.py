@@ -27,6 +27,7 @@ from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.fileformat import load_basis
 from nysketch.fitting import AUTO, BasisOptions
 from nysketch.groups import DEFAULT_SHUFFLES, grouped
+from nysketch.parts import Part, as_part, fragments_of, provenance_of, rows_of, why_no_rows
 from nysketch.passoptions import PassOptions, settings_of
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
@@ -69,6 +70,7 @@ def sketch(
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
+    part: Part | str | None = None,
     **basis_options: Any,
 ) -> Sketch:
     """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
@@ -76,6 +78,7 @@ def sketch(
     `basis` is a Basis, a Sketch whose basis is taken, or the path of a file with either; without it
     one is made from a pilot sample, for which the source must be readable twice. How it is made is said by
     the options of `nysketch.fitting.BasisOptions`: m, kernel, bandwidth, sampling and so on.
+    `part` is one part of the rows, such as "3/16": all sixteen add up to the sketch of all rows.
     """
     known = as_basis(basis)
     wanted = BasisOptions.of(basis_options)
@@ -110,7 +113,14 @@ def sketch(
         made_here = wanted
         known = make_basis(source, wanted, seed=seed, nulls=nulls, threads=threads)
     return run_pass(
-        source, known, options, wanted=made_here, threads=threads, batch_rows=batch_rows, progress=progress
+        source,
+        known,
+        options,
+        wanted=made_here,
+        threads=threads,
+        batch_rows=batch_rows,
+        progress=progress,
+        only=as_part(part),
     )
 
 
@@ -163,12 +173,15 @@ def run_pass(
     batch_rows: int | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
+    only: Part | None = None,
 ) -> Sketch:
     """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
 
     `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
     the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
+    With `only`, just the fragments of this part of the source are read, and there may be none.
     """
+    rows_to_read = rows_of(source, only)
     from nysketch.tiles import (
         RowSummer,
         RunningCells,
@@ -208,8 +221,8 @@ def run_pass(
     moments = None if total.moments is None else RunningMoments(total.moments, basis, weighted=weighted)
     worker = _Worker(source, summer, options, batch_rows, total)
     finished_before = frozenset(done)
-    rows_done = sum(f.rows for f in source.fragments() if f.number in finished_before) if done else 0
-    todo = (f for f in source.fragments() if f.number not in finished_before)
+    rows_done = sum(f.rows for f in fragments_of(source, only) if f.number in finished_before) if done else 0
+    todo = (f for f in fragments_of(source, only) if f.number not in finished_before)
     consistent = True  # the sums are those of the fragments in `done`, no more and no less
 
     def so_far(provenance: Provenance) -> Sketch:
@@ -227,7 +240,7 @@ def run_pass(
         if progress is not None:
             # A fragment leaves the worker a moment before it is counted as done.
             shown = max(shown, rows_done + worker.rows_read())
-            progress(shown, source.rows)
+            progress(shown, rows_to_read)
 
     report()
     try:
@@ -266,9 +279,11 @@ def run_pass(
             with suppress(OutputError):  # a full disk: the error on its way matters more
                 checkpoint.save(so_far(Provenance()), done)
         raise
-    result = so_far(Provenance.of(source.inputs()))
-    if not result.rows:
+    result = so_far(provenance_of(source, only))
+    if not result.rows and only is None:
         raise no_rows_left(result.dropped_rows)
+    if not result.rows:
+        log.warning("part %s has no rows: %s", only, why_no_rows(result.dropped_rows))
     return result
 
 
