@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -149,6 +150,34 @@ def test_commands_of_the_page_on_scaling_have_the_options_it_uses():
         assert f" {flag}" in reference, flag
     for path in re.findall(r"\]\(\.\./([^)#]+)\)", text):
         assert (ROOT / path).exists(), path
+
+
+class Frame:
+    """As much of a Spark table as the recipe needs: partitions of Arrow batches, one of them empty."""
+
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def mapInArrow(self, function, schema):  # noqa: N802 - it is Spark's
+        return Frame([list(function(iter(partition))) for partition in self.partitions])
+
+    def collect(self):
+        rows = [row for partition in self.partitions for batch in partition for row in batch.to_pylist()]
+        return [SimpleNamespace(**row) for row in rows]
+
+
+def test_the_recipe_for_spark_of_the_page_on_scaling_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"x": np.random.default_rng(0).normal(size=1000)})
+    nysketch.save(nysketch.Basis.fit(table, m=20), "basis.nysk")
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    (recipe,) = re.findall(r"```python\n(.*?)```", text[text.index("## Spark") :], re.DOTALL)
+    batches = table.to_batches(max_chunksize=100)
+    names = {"frame": Frame([batches[:3], [batches[0].slice(0, 0)], [], batches[3:]])}
+    exec(recipe, names)
+    here = nysketch.sketch(table, basis="basis.nysk")
+    assert names["total"].rows == 1000
+    assert np.allclose(names["total"].kernel_sums, here.kernel_sums, rtol=1e-12, atol=0)
 
 
 def test_versions_agree():
