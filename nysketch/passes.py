@@ -80,6 +80,7 @@ def sketch(
     the options of `nysketch.fitting.BasisOptions`: m, kernel, bandwidth, sampling and so on.
     `part` is one part of the rows, such as "3/16": all sixteen add up to the sketch of all rows.
     """
+    only = as_part(part)
     known = as_basis(basis)
     wanted = BasisOptions.of(basis_options)
     source = open_rows(
@@ -120,7 +121,7 @@ def sketch(
         threads=threads,
         batch_rows=batch_rows,
         progress=progress,
-        only=as_part(part),
+        only=only,
     )
 
 
