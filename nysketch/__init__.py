@@ -24,6 +24,7 @@ _HOME = {
     "SketchedKMeans": "nysketch.estimators",
     "compare": "nysketch.comparing",
     "coreset": "nysketch.condensing",
+    "from_bytes": "nysketch.fileformat",
     "independence": "nysketch.depending",
     "learn_gmm": "nysketch.learning",
     "learn_kmeans": "nysketch.learning",
@@ -32,6 +33,7 @@ _HOME = {
     "save": "nysketch.fileformat",
     "save_model": "nysketch.modelfiles",
     "sketch": "nysketch.passes",
+    "to_bytes": "nysketch.fileformat",
     "NysketchError": "nysketch.errors",
 }
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "__version__",
     "compare",
     "coreset",
+    "from_bytes",
     "independence",
     "learn_gmm",
     "learn_kmeans",
@@ -52,6 +55,7 @@ __all__ = [
     "save",
     "save_model",
     "sketch",
+    "to_bytes",
 ]
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ if TYPE_CHECKING:
     from nysketch.depending import independence
     from nysketch.errors import NysketchError
     from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans
-    from nysketch.fileformat import load, save
+    from nysketch.fileformat import from_bytes, load, save, to_bytes
     from nysketch.learning import learn_gmm, learn_kmeans
     from nysketch.modelfiles import load_model, save_model
     from nysketch.passes import sketch

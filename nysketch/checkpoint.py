@@ -73,11 +73,11 @@ class Checkpoint:
             found = json.loads(arrays.pop("request").tobytes())
             done = np.unpackbits(arrays.pop("done"))
             self.partial = sketch_from_parts(metadata, arrays)
-            different = [name for name, value in self._request.items() if found[name] != value]
+            different = [name for name, value in self._request.items() if found.get(name) != value]
             if found in self._alternatives:
                 different = []
-            changes = [self._change(name, found[name]) for name in different]
-        except (CorruptSketchError, ValueError, KeyError, TypeError, RecursionError) as error:
+            changes = [self._change(name, found.get(name)) for name in different]
+        except (CorruptSketchError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptSketchError(
                 f"{self.path}: unusable checkpoint: {error}. Start over with --restart"
             ) from error
@@ -99,6 +99,8 @@ class Checkpoint:
                 f"{key} {found.get(key)!r}, now {ours[key]!r}" for key in ours if found.get(key) != ours[key]
             ]
             return f"{name} ({', '.join(items)})"
+        if name == "part":
+            return f"part ({found or 'all'}, now {ours or 'all'})"
         return name
 
     def resume(self, nothing: Tally) -> tuple[Tally, set[int]]:

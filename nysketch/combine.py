@@ -4,29 +4,59 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from nysketch.atomic import refuse_to_overwrite
+from nysketch.basis import Basis
 from nysketch.errors import IncompatibleError
 from nysketch.fileformat import load_sketch, save
 from nysketch.locks import output_lock
+from nysketch.provenance import Parts, Provenance, Whole
 from nysketch.sketches import Sketch
+from nysketch.stretches import in_words, is_one, numbers, stretched
 
 log = logging.getLogger("nysketch")
 
 
-def merge_files(
-    paths: Sequence[Path], output: Path, *, overwrite: bool, force: bool = False, lock_wait: float = 0.0
-) -> tuple[Sketch, list[str]]:
-    """Add sketch files into `output`; also return inputs that more than one of them contains.
+@dataclass(frozen=True)
+class Merged:
+    """What `merge_files` made: the sketch, and what is in it more than once, or not at all."""
 
-    There are none unless `force` allows to count their rows twice.
+    sketch: Sketch
+    doubled_inputs: list[str]
+    doubled_parts: list[Parts]
+    missing_parts: list[Parts]
+
+
+def merge_files(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    overwrite: bool,
+    force: bool = False,
+    partial: bool = False,
+    lock_wait: float = 0.0,
+) -> Merged:
+    """Add sketch files into `output`.
+
+    Nothing is doubled unless `force` allows to count rows twice, and no parts are missing unless `partial`
+    says that they will come later.
     """
-    doubled: list[str] = []
-    add = _adding(doubled, None if force else "use --force")
-    return _combine(paths, output, add, overwrite=overwrite, lock_wait=lock_wait), doubled
+    add = _Addition(paths[0], None if force else "use --force")
+
+    def require_all_parts(total: Sketch) -> None:
+        missing = total.provenance.missing_parts()
+        if missing and not partial:
+            raise IncompatibleError(
+                f"{missing_in_words(missing)} from these {len(paths)} sketches. Sketch what is missing and "
+                "merge again, or merge what is there with --partial"
+            )
+
+    total = _combine(paths, output, add, require_all_parts, overwrite=overwrite, lock_wait=lock_wait)
+    return Merged(total, add.doubled_inputs, add.doubled_parts(), total.provenance.missing_parts())
 
 
 def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
@@ -34,24 +64,97 @@ def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
 
     `what` is what comes of it, for messages.
     """
-    return _folded(paths, _adding([], "merge them first: nysketch merge --force"), what)
+    total = _folded(paths, _Addition(paths[0], "merge them first: nysketch merge --force"), what)
+    say_missing_parts(total, what)
+    return total
 
 
-def _adding(doubled: list[str], remedy: str | None) -> Callable[[Sketch, Sketch], Sketch]:
-    """Return an addition that lists inputs counted twice, or refuses them if there is a remedy to name."""
+def say_missing_parts(thing: Sketch | Basis, what: str) -> None:
+    """Warn that `what` will be that of some parts of inputs only, if it will."""
+    missing = [] if isinstance(thing, Basis) else thing.provenance.missing_parts()
+    if missing:
+        log.warning("%s: %s is that of the other rows", missing_in_words(missing), what)
 
-    def add(total: Sketch, part: Sketch) -> Sketch:
-        result = total + part
-        shared = [item.path for item in total.provenance.shared_with(part.provenance)]
-        if shared and remedy:
-            raise IncompatibleError(
-                f"{shared[0]} is in it and in another of these sketches: its rows would be counted twice. "
-                f"If this is meant, {remedy}"
-            )
-        doubled.extend(shared)
+
+def missing_in_words(missing: Sequence[Parts]) -> str:
+    """Say which parts are missing, of one whole or several."""
+    texts = [f"{in_words(parts, whole.of)} of {whole.name}" for whole, parts in missing]
+    one = len(missing) == 1 and is_one(missing[0][1])
+    return f"{'; '.join(texts)} {'is' if one else 'are'} missing"
+
+
+class _Addition:
+    """Adds sketches, and lists what is counted twice; or refuses it, if there is a remedy to name."""
+
+    def __init__(self, first: Path, remedy: str | None) -> None:
+        self._first: Path | None = first  # until it is noted
+        self._remedy = remedy
+        # Not those of the sum: there, parts that make a whole have become its inputs.
+        self._inputs = Provenance()
+        self._holders: dict[Whole, dict[int, Path]] = {}  # which file has a part
+        self._doubled: dict[Whole, set[int]] = {}
+        self.doubled_inputs: list[str] = []
+
+    def __call__(self, total: Sketch, part: Sketch, path: Path) -> Sketch:
+        if self._first is not None:
+            self._note(total.provenance, self._first)
+            self._first = None
+        result = total + part  # complains first if they do not belong together
+        self._look_for_parts(part.provenance)
+        self._look_for_inputs(part.provenance)
+        self._note(part.provenance, path)
         return result
 
-    return add
+    def doubled_parts(self) -> list[Parts]:
+        """Return the parts that were in more than one of the sketches."""
+        return [(whole, stretched(parts)) for whole, parts in self._doubled.items()]
+
+    def _note(self, provenance: Provenance, path: Path) -> None:
+        self._inputs = self._inputs + replace(provenance, parts=())
+        for whole, held in provenance.parts:
+            holders = self._holders.setdefault(whole, {})
+            for number in numbers(held):
+                holders.setdefault(number, path)
+
+    def _look_for_parts(self, provenance: Provenance) -> None:
+        """Find parts that were there already."""
+        for whole, held in provenance.parts:
+            holders = self._holders.get(whole, {})
+            both = [number for number in numbers(held) if number in holders]
+            if both and self._remedy:
+                doubled = in_words(stretched(both), whole.of)
+                raise IncompatibleError(
+                    f"{doubled} of {whole.name} {'are' if both[1:] else 'is'} in it and in "
+                    f"{holders[both[0]]}: rows would be counted twice. If this is meant, {self._remedy}"
+                )
+            if both:
+                self._doubled.setdefault(whole, set()).update(both)
+
+    def _look_for_inputs(self, provenance: Provenance) -> None:
+        """Find inputs that were there already, whole or in parts of another cut."""
+        before = replace(self._inputs, parts=tuple((whole, ()) for whole in self._holders))
+        shared = [item.path for item in before.shared_with(provenance)]
+        if shared and self._remedy:
+            why = self._other_cut(provenance) or f"{shared[0]} is in it and in another of these sketches"
+            raise IncompatibleError(
+                f"{why}: its rows would be counted twice. If this is meant, {self._remedy}"
+            )
+        self.doubled_inputs.extend(shared)
+
+    def _other_cut(self, provenance: Provenance) -> str:
+        """Say what is wrong if there are parts of the same inputs, but cut differently."""
+        for other, holders in self._holders.items():
+            path = next(iter(holders.values()))
+            for whole, held in provenance.parts:
+                if other.digest == whole.digest and other.of != whole.of:
+                    return f"{whole.name} is cut into {whole.of} parts in it and into {other.of} in {path}"
+                if Provenance(parts=((other, ()),)).shared_with(Provenance(parts=((whole, held),))):
+                    return (
+                        f"it holds parts of {whole.name} and {path} holds parts of {other.name}, of which "
+                        "some inputs are the same (all parts of a table must be sketched from the same "
+                        "inputs, by the same names, in the same order)"
+                    )
+        return ""
 
 
 def subtract_files(
@@ -69,14 +172,16 @@ def subtract_files(
     """
     missing: list[str] = []
 
-    def subtract(rest: Sketch, part: Sketch) -> Sketch:
+    def subtract(rest: Sketch, part: Sketch, path: Path) -> Sketch:
+        del path
         left = rest - part
         known = {item for item, _ in rest.provenance.removed}
         unlisted = [item.path for item, _ in left.provenance.removed if item not in known]
         if unlisted and not force:
+            parts = [f"{in_words(held, of.of)} of {of.name}" for of, held in part.provenance.parts]
             raise IncompatibleError(
-                f"it holds rows of {unlisted[0]}, which is not among the inputs of {whole} or was subtracted "
-                "already. If its rows are there all the same, use --force"
+                f"it holds rows of {'; '.join(parts) or unlisted[0]}, which is not among the inputs of "
+                f"{whole} or was subtracted already. If its rows are there all the same, use --force"
             )
         if not _possible(left):
             raise IncompatibleError(
@@ -108,18 +213,25 @@ def _possible(sketch: Sketch) -> bool:
     )
 
 
+# The sketch so far, another one, and the file that it is from.
+_Operation = Callable[[Sketch, Sketch, Path], Sketch]
+
+
 def _combine(
     paths: Sequence[Path],
     output: Path,
-    operation: Callable[[Sketch, Sketch], Sketch],
+    operation: _Operation,
+    require: Callable[[Sketch], None] | None = None,
     *,
     overwrite: bool,
     lock_wait: float,
 ) -> Sketch:
-    """Fold an operation over sketch files, and save the result."""
+    """Fold an operation over sketch files, and save the result if it is what is required."""
     with output_lock(output, wait=lock_wait):
         refuse_to_overwrite(output, overwrite=overwrite)
         result = _folded(paths, operation, str(output))
+        if require is not None:
+            require(result)
         save(result, output)
     return result
 
@@ -133,7 +245,7 @@ _NOT_ALWAYS = {
 }
 
 
-def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch], what: str) -> Sketch:
+def _folded(paths: Sequence[Path], operation: _Operation, what: str) -> Sketch:
     """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
     result = load_sketch(paths[0])
     without: dict[str, list[Path]] = {name: [] for name in _NOT_ALWAYS}
@@ -142,7 +254,7 @@ def _folded(paths: Sequence[Path], operation: Callable[[Sketch, Sketch], Sketch]
         part = load_sketch(path)
         _note_missing(part, path, without)
         try:
-            result = operation(result, part)
+            result = operation(result, part, path)
         except IncompatibleError as error:
             raise IncompatibleError(f"{path}: {error}") from error
     for name, lacking in without.items():

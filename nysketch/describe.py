@@ -10,9 +10,11 @@ from nysketch.basis import Basis
 from nysketch.cells import Cells
 from nysketch.coverage import drift
 from nysketch.groups import GroupSums, grouped
+from nysketch.provenance import Provenance, Whole
 from nysketch.quality import Quality, from_description, of_sketch
 from nysketch.runs import Runs
 from nysketch.sketches import Sketch
+from nysketch.stretches import Stretches, numbers
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
 RANK_UP_TO = 4000
@@ -35,6 +37,7 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         "groups": None if thing.groups is None else _describe_groups(thing.basis, thing.groups),
         "inputs": provenance["inputs"],
         "kind": "sketch",
+        "parts": _describe_held_parts(thing.provenance),
         "precision": thing.settings["precision"],
         "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
@@ -55,6 +58,30 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         column["max"] = _finite(upper[start:stop].max())
         start = stop
     return facts
+
+
+def describe_parts(whole: Whole, parts: Stretches) -> dict[str, Any]:
+    """Return which parts of which whole."""
+    return {"of": whole.of, "parts": list(numbers(parts)), "whole": whole.digest, "whole_name": whole.name}
+
+
+def _describe_held_parts(provenance: Provenance) -> list[dict[str, Any]]:
+    """Return the parts that a sketch holds of each whole, those it lacks and those it has twice."""
+    missing, doubled = dict(provenance.missing_parts()), dict(provenance.doubled_parts())
+    return [
+        {
+            "doubled": list(numbers(doubled.get(whole, ()))),
+            "held": list(numbers(held)),
+            "inputs": stored["inputs"],
+            "missing": list(numbers(missing.get(whole, ()))),
+            "of": whole.of,
+            "unlisted_inputs": whole.unlisted,
+            "whole": whole.digest,
+        }
+        for (whole, held), stored in zip(
+            provenance.parts, provenance.describe().get("parts", ()), strict=True
+        )
+    ]
 
 
 def _describe_cells(cells: Cells) -> dict[str, Any]:

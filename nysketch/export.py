@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nysketch.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
 from nysketch.basis import Basis, FourierBasis, NystromBasis, require_landmarks
+from nysketch.combine import say_missing_parts
 from nysketch.describe import describe
 from nysketch.errors import InputError, UsageError
 from nysketch.fileformat import load
@@ -25,6 +26,7 @@ def export_file(path: Path, output: Path, format: str | None = None, *, overwrit
     refuse_to_overwrite(output, overwrite=overwrite)
     refuse_to_replace([path], output)
     thing = load(path)
+    say_missing_parts(thing, "what is exported")
     try:
         export(thing, output, format)
     except InputError as error:

@@ -14,7 +14,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from io import BufferedReader
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ from nysketch.errors import CorruptSketchError, InputError, NysketchError, Outpu
 from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
+# Older software takes what it does not know for an error, but asks for an upgrade only if the version is new:
+# so files that hold parts of inputs have the new one, and all others stay as they are, to the last bit.
+_WITHOUT_PARTS = 6
 MAX_HEADER_BYTES = 1 << 20
 Arrays = dict[str, NDArray[Any]]
 
@@ -83,7 +86,8 @@ def require_small_header(metadata: dict[str, Any], arrays: Arrays) -> None:
     if length > MAX_HEADER_BYTES:
         raise OutputError(
             f"the metadata takes {length:,} bytes, more than the format's {MAX_HEADER_BYTES:,}: "
-            "too many columns; sketch fewer, or put features into one list column"
+            "too many columns; sketch fewer, or put features into one list column. Or parts of too many "
+            "tables: merge all parts of each table first"
         )
 
 
@@ -101,7 +105,7 @@ def _encode(metadata: dict[str, Any], arrays: Arrays) -> Iterator[bytes | memory
         yield _bytes(array)
 
 
-def _decode(file: BufferedReader, size: int) -> tuple[dict[str, Any], Arrays]:
+def _decode(file: BufferedIOBase, size: int) -> tuple[dict[str, Any], Arrays]:
     """Read metadata and arrays; raise ValueError (or a kin) on anything out of place."""
     if size < 8:
         raise ValueError(f"it has only {size} bytes")
@@ -170,14 +174,21 @@ def read_parts(path: Path, kinds: tuple[str, ...]) -> tuple[dict[str, Any], Arra
     """Read what `write_parts` wrote, if its kind is one of `kinds`."""
     try:
         with path.open("rb") as file:
-            metadata, arrays = _decode(file, os.fstat(file.fileno()).st_size)
-            kind = str(metadata["kind"])
+            return _read(file, os.fstat(file.fileno()).st_size, kinds, str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+def _read(
+    file: BufferedIOBase, size: int, kinds: tuple[str, ...], where: str
+) -> tuple[dict[str, Any], Arrays]:
+    try:
+        metadata, arrays = _decode(file, size)
+        kind = str(metadata["kind"])
     except _DAMAGE as error:
-        raise CorruptSketchError(f"{path}: not a usable sketch file: {_reason(error)}") from error
+        raise CorruptSketchError(f"{where}: not a usable sketch file: {_reason(error)}") from error
     if kind not in kinds:
-        raise CorruptSketchError(f"{path}: holds a {kind:.20}, not a {' or a '.join(kinds)}")
+        raise CorruptSketchError(f"{where}: holds a {kind:.20}, not a {' or a '.join(kinds)}")
     return metadata, arrays
 
 
@@ -192,13 +203,14 @@ def _reason(error: Exception) -> str:
 # ---- sketches and bases ---------------------------------------------------------------------------
 
 
-def _head(kind: str) -> dict[str, Any]:
-    return {"format_version": FORMAT_VERSION, "kind": kind, "software": f"nysketch {__version__}"}
+def _head(kind: str, version: int = _WITHOUT_PARTS) -> dict[str, Any]:
+    return {"format_version": version, "kind": kind, "software": f"nysketch {__version__}"}
 
 
 def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], Arrays]:
     """Return a sketch as metadata and arrays."""
-    metadata = _head(kind) | {
+    version = FORMAT_VERSION if sketch.provenance.parts else _WITHOUT_PARTS
+    metadata = _head(kind, version) | {
         "basis": sketch.basis.describe(),
         "provenance": sketch.provenance.describe(),
         "settings": sketch.settings,
@@ -234,13 +246,31 @@ def _parts(thing: Sketch | Basis) -> tuple[dict[str, Any], Arrays]:
 
 def save(thing: Sketch | Basis, path: str | os.PathLike[str]) -> None:
     """Write a sketch or a basis to `path`, atomically and with a checksum."""
+    _require_sound(thing, f"{path}: this cannot be saved")
+    write_parts(Path(path), *_parts(thing))
+
+
+def to_bytes(thing: Sketch | Basis) -> bytes:
+    """Return what `save` would write, for sketches and bases that travel without files."""
+    _require_sound(thing, "this cannot be turned into bytes")
+    return b"".join(_encode(*_parts(thing)))
+
+
+def _require_sound(thing: Sketch | Basis, problem: str) -> None:
+    """Raise a UsageError about what could not be read again."""
     try:
         check_basis(thing if isinstance(thing, Basis) else thing.basis)
         if isinstance(thing, Sketch):
             check_sums(thing)
     except ValueError as error:
-        raise UsageError(f"{path}: this cannot be saved: {error}") from error
-    write_parts(Path(path), *_parts(thing))
+        raise UsageError(f"{problem}: {error}") from error
+
+
+def from_bytes(data: bytes | bytearray | memoryview) -> Sketch | Basis:
+    """Return what `to_bytes` was given, checked like a file."""
+    where = "these bytes"
+    file = BytesIO(data)
+    return _rebuilt(*_read(file, file.getbuffer().nbytes, ("sketch", "basis"), where), where)
 
 
 def load(path: str | os.PathLike[str]) -> Sketch | Basis:
@@ -251,13 +281,17 @@ def load(path: str | os.PathLike[str]) -> Sketch | Basis:
 def load_with_metadata(path: str | os.PathLike[str]) -> tuple[Sketch | Basis, dict[str, Any]]:
     """Read a sketch or a basis, and what its file says about itself."""
     metadata, arrays = read_parts(Path(path), ("sketch", "basis"))
+    return _rebuilt(metadata, arrays, str(path)), metadata
+
+
+def _rebuilt(metadata: dict[str, Any], arrays: Arrays, where: str) -> Sketch | Basis:
     try:
         rebuild = sketch_from_parts if metadata["kind"] == "sketch" else _basis_from_parts
         thing = rebuild(metadata, arrays)
-        _check_known(metadata | {"format_version": FORMAT_VERSION}, arrays, *_parts(thing))
+        _check_known(dict(metadata), arrays, *_parts(thing))
     except _DAMAGE as error:
-        raise CorruptSketchError(f"{path}: its parts do not fit together: {_reason(error)}") from error
-    return thing, metadata
+        raise CorruptSketchError(f"{where}: its parts do not fit together: {_reason(error)}") from error
+    return thing
 
 
 def _check_known(found: dict[str, Any], arrays: Arrays, metadata: dict[str, Any], ours: Arrays) -> None:
@@ -265,6 +299,9 @@ def _check_known(found: dict[str, Any], arrays: Arrays, metadata: dict[str, Any]
     for name, array in arrays.items():
         if name not in ours or ours[name].dtype != array.dtype:
             raise ValueError(f"nysketch writes no array {name!r} of {array.dtype}")
+    # Older versions have less, and are written again as one that has all.
+    if found["format_version"] < metadata["format_version"] <= _WITHOUT_PARTS:
+        found["format_version"] = metadata["format_version"]
     if not isinstance(found.pop("software"), str):
         raise ValueError("it does not name its software")
     for name, value in found.items():

@@ -16,9 +16,9 @@ from nysketch.fileformat import load_sketch, require_small_header, save, sketch_
 from nysketch.fitting import BasisOptions
 from nysketch.groups import grouped
 from nysketch.locks import output_lock
+from nysketch.parts import Part, provenance_of
 from nysketch.passes import Progress, make_basis, run_pass
 from nysketch.passoptions import PassOptions, settings_of
-from nysketch.provenance import Provenance
 from nysketch.sketches import Sketch
 from nysketch.sources import Source
 
@@ -51,8 +51,9 @@ def sketch_to_file(
     pilot_progress: Callable[[int, int], None] | None = None,
     choosing: Callable[[int, int], None] | None = None,
     progress: Progress | None = None,
+    part: Part | None = None,
 ) -> Outcome:
-    """Sketch a source into `output`, resuming what an earlier run of the same request left behind."""
+    """Sketch a source, or one part of it, into `output`, resuming what the same request left behind."""
     if if_exists not in IF_EXISTS:
         raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
     refuse_to_replace(source.local_paths, output)
@@ -61,7 +62,7 @@ def sketch_to_file(
         refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
         unreadable = tuple(map(str, source.skipped))
         if output.exists() and if_exists == "skip":
-            have = _up_to_date(source, output, basis, wanted, options)
+            have = _up_to_date(source, output, basis, wanted, options, part)
             checkpoint_path(output).unlink(missing_ok=True)  # killed just before it would have gone
             return Outcome(have, skipped=True, unreadable=unreadable)
         before = source.state()
@@ -69,7 +70,7 @@ def sketch_to_file(
         made_here = None if basis is not None else wanted
         checkpoint = None
         if before is not None:
-            request |= {"inputs": before}
+            request |= {"inputs": before, "part": None if part is None else str(part)}
             checkpoint = Checkpoint(
                 output,
                 request,
@@ -91,7 +92,7 @@ def sketch_to_file(
                 choosing=choosing,
             )
         if before is not None:
-            provenance = Provenance.of(source.inputs())
+            provenance = provenance_of(source, part)
             empty = Sketch(basis, options.nothing(basis), settings_of(options, made_here), provenance)
             require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
         result = run_pass(
@@ -103,6 +104,7 @@ def sketch_to_file(
             batch_rows=batch_rows,
             progress=progress,
             checkpoint=checkpoint,
+            part=part,
         )
         if source.state() != before:
             if checkpoint is not None:
@@ -159,7 +161,12 @@ def _request(
 
 
 def _up_to_date(
-    source: Source, output: Path, basis: Basis | None, wanted: BasisOptions, options: PassOptions
+    source: Source,
+    output: Path,
+    basis: Basis | None,
+    wanted: BasisOptions,
+    options: PassOptions,
+    part: Part | None,
 ) -> Sketch:
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
@@ -172,8 +179,13 @@ def _up_to_date(
         "columns": [[column.name, column.width] for column in have.basis.columns],
         "options": {name: settings.get(name) for name in asdict(options)},
         "inputs": have.provenance,
+        "part": [(whole.of, held) for whole, held in have.provenance.parts],
     }
-    asked = _request(source, basis, wanted, options) | {"inputs": Provenance.of(source.inputs())}
+    provenance = provenance_of(source, part)
+    asked = _request(source, basis, wanted, options) | {
+        "inputs": provenance,
+        "part": [(whole.of, held) for whole, held in provenance.parts],
+    }
     different = [name for name, value in asked.items() if stored[name] != value]
     written = output.stat().st_mtime_ns
     if any(mtime is not None and mtime >= written for _, _, mtime, _ in source.state() or ()):

@@ -20,6 +20,7 @@ from nysketch.errors import OutputError, UsageError
 from nysketch.fileformat import load_basis
 from nysketch.fitting import AUTO, BasisOptions
 from nysketch.groups import DEFAULT_SHUFFLES
+from nysketch.parts import Part, as_part, fragments_of, provenance_of, rows_of, why_no_rows
 from nysketch.passoptions import PassOptions, settings_of
 from nysketch.pilot import fit_basis
 from nysketch.provenance import Provenance
@@ -60,6 +61,7 @@ def sketch(
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
+    part: Part | str | None = None,
     **basis_options: Any,
 ) -> Sketch:
     """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
@@ -67,10 +69,11 @@ def sketch(
     `basis` is a Basis, a Sketch whose basis is taken, or the path of a file with either; without it
     one is made from a pilot sample, for which the source must be readable twice. How it is made is said by
     the options of `nysketch.fitting.BasisOptions`: m, kernel, bandwidth, sampling and so on.
+    `part` is one part of the rows, such as "3/16": all sixteen add up to the sketch of all rows.
 
     `threads` of this process read the rows, unless an `engine` is given (nysketch.engines.dask).
     """
-    engine = engine_of(engine, threads)
+    only, engine = as_part(part), engine_of(engine, threads)
     known = as_basis(basis)
     wanted = BasisOptions.of(basis_options)
     source = open_rows(
@@ -104,7 +107,14 @@ def sketch(
         made_here = wanted
         known = make_basis(source, wanted, seed=seed, nulls=nulls, engine=engine)
     return run_pass(
-        source, known, options, wanted=made_here, engine=engine, batch_rows=batch_rows, progress=progress
+        source,
+        known,
+        options,
+        wanted=made_here,
+        engine=engine,
+        batch_rows=batch_rows,
+        progress=progress,
+        part=only,
     )
 
 
@@ -157,34 +167,36 @@ def run_pass(
     batch_rows: int | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
+    part: Part | None = None,
 ) -> Sketch:
     """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
 
     `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
     the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
+    With a `part`, just the fragments of this part of the source are read, and there may be none.
     """
-    engine = engine_of(engine)
+    rows_to_read, engine = rows_of(source, part), engine_of(engine)
     tallier = FragmentTallier(source, basis, options, batch_rows)
     running = tallier.running()
     if checkpoint is not None:
         running = tallier.running(*checkpoint.resume(options.nothing(basis)))
     before = frozenset(running.done)
-    rows_before = sum(f.rows for f in source.fragments() if f.number in before) if before else 0
-    todo = (f for f in source.fragments() if f.number not in before)
+    rows_before = sum(f.rows for f in fragments_of(source, part) if f.number in before) if before else 0
+    todo = (f for f in fragments_of(source, part) if f.number not in before)
 
     def so_far(provenance: Provenance) -> Sketch:
         return Sketch(basis, running.total(), settings_of(options, wanted), provenance)
 
     def report() -> None:
         if progress is not None:
-            progress(rows_before + tallier.rows_read + engine.rows_elsewhere, source.rows)
+            progress(rows_before + tallier.rows_read + engine.rows_elsewhere, rows_to_read)
 
     try:
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         with closing(engine.run_together(tallier, todo, meanwhile=report)) as finished:
             report()
-            for fragments, part in finished:
-                running.add(part, fragments)
+            for fragments, added in finished:
+                running.add(added, fragments)
                 report()
                 if checkpoint is not None and checkpoint.due():
                     checkpoint.save(so_far(Provenance()), running.done)
@@ -193,7 +205,9 @@ def run_pass(
             with suppress(OutputError):  # a full disk: the error on its way matters more
                 checkpoint.save(so_far(Provenance()), running.done)
         raise
-    result = so_far(Provenance.of(source.inputs()))
-    if not result.rows:
+    result = so_far(provenance_of(source, part))
+    if not result.rows and part is None:
         raise no_rows_left(result.dropped_rows)
+    if not result.rows:
+        log.warning("part %s has no rows: %s", part, why_no_rows(result.dropped_rows))
     return result

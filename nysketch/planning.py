@@ -9,6 +9,7 @@ from nysketch.cells import default_far_rows
 from nysketch.engines.local import available_threads, say_fewer_threads
 from nysketch.errors import UsageError
 from nysketch.fitting import BasisOptions
+from nysketch.parts import Part, fragments_of, rows_of
 from nysketch.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.quality import MEASURED_UP_TO
 from nysketch.reading import batch_rows_for, chunk_rows_for
@@ -96,10 +97,12 @@ def plan(
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
+    only: Part | None = None,
 ) -> Plan:
     """Plan a pass within `memory` bytes; raise UsageError if it does not fit.
 
-    `parts` are the groups of columns, and pairs of them, that are summed apart.
+    `parts` are the groups of columns, and pairs of them, that are summed apart; `only` is the part of the
+    source that is read.
     """
     d, m = row_width(source), size.m
     sums, landmarks = 8 * blocks * m, 8 * m * d
@@ -150,8 +153,8 @@ def plan(
     judged = passing + size.judging_bytes()
     return Plan(
         columns=source.columns,
-        rows=source.rows,
-        fragments=0 if source.rows is None else sum(1 for _ in source.fragments()),
+        rows=rows_of(source, only),
+        fragments=0 if source.rows is None else sum(1 for _ in fragments_of(source, only)),
         threads=chosen,
         memory_bytes=max(needed, judged) if judged <= memory else needed,
         spare_bytes=memory - passing,

@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 import nysketch
+from nysketch.provenance import Input, Provenance, Whole
 
 DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8", "int32": "I32"}
 
@@ -37,6 +39,19 @@ def squared_sketch(*, rows=300, seed=0, **options):
     table = pa.table({name: random.normal(size=rows) for name in "ab"})
     usual = {"m": 8, "blocks": 4, "second_moments": True, "sample_rows": 50}
     return nysketch.sketch(table, threads=1, **(usual | options))
+
+
+def parted_sketch():
+    """Return a sketch that says it holds parts 2 and 3 of 5 of some files, and 2 of 2 of another."""
+    sketch = small_sketch()
+    files = [Input(name, 100, 1000, f"digest of {name}") for name in "abc"]
+    wholes = [
+        Whole("0" * 64, 5, ((files[0], 1), (files[1], 1)), 3),
+        Whole("1" * 64, 2, ((files[2], 1),)),
+    ]
+    held = [(wholes[0], 2), (wholes[0], 3), (wholes[1], 2)]
+    provenance = sum((Provenance.of_part(whole, i) for whole, i in held), start=sketch.provenance)
+    return replace(sketch, provenance=provenance)
 
 
 def canonical(value):

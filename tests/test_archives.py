@@ -34,6 +34,8 @@ V6 = [
     for kind in ("basis", "sketch")
 ]
 
+V7 = [f"{name}.nysk" for name in ("part", "rest", "several", "beside")]
+
 
 def expected(version, name):
     return json.loads((ARCHIVES / version / "expected.json").read_text())[name]
@@ -41,7 +43,7 @@ def expected(version, name):
 
 def test_no_archive_is_forgotten():
     kept = {(path.parent.name, path.name) for path in ARCHIVES.glob("*/*.nysk")}
-    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5, "v6": V6}
+    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5, "v6": V6, "v7": V7}
     assert kept == {*CASES, *((version, name) for version, names in later.items() for name in names)}
     assert all((ARCHIVES / version / name).stat().st_size < 8000 for version, name in kept)
 
@@ -192,6 +194,32 @@ def test_version_6_is_read_as_it_was_written(name):
         assert want["moments"] == {"high": moments.sums.high.tolist(), "low": moments.sums.low.tolist()}
         assert moments.matrix()[0].tolist() == want["moments"]["high"][:6]
         assert thing.weighted == name.startswith("polynomial")
+
+
+@pytest.mark.parametrize("name", V7)
+def test_version_7_is_read_as_it_was_written(name):
+    thing, want = nysketch.load(ARCHIVES / "v7" / name), expected("v7", name)
+    assert thing.basis.digest == want["basis_digest"]
+    assert thing.block_rows.tolist() == want["block_rows"]
+    assert thing.kernel_sums.tolist() == want["kernel_sums"]
+    assert thing.total_weight == want["total_weight"]
+    provenance = thing.provenance
+    assert [[item.path, item.rows, times] for item, times in provenance.inputs] == want["inputs"]
+    assert [[whole.of, [list(s) for s in held]] for whole, held in provenance.parts] == want["held"]
+    missing = [[whole.of, [list(s) for s in parts]] for whole, parts in provenance.missing_parts()]
+    assert missing == want["missing"]
+    wholes = [
+        [whole.digest, [[item.path, item.rows, times] for item, times in whole.inputs]]
+        for whole, _ in provenance.parts
+    ]
+    assert wholes == want["wholes"]
+
+
+def test_archived_parts_still_add_up():
+    part, rest = (nysketch.load(ARCHIVES / "v7" / f"{name}.nysk") for name in ("part", "rest"))
+    assert not (part + rest).provenance.parts
+    assert (part + rest).rows == 1000
+    assert ((part + rest) - part).provenance == rest.provenance
 
 
 @pytest.mark.parametrize(

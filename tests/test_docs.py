@@ -1,11 +1,14 @@
 """Documentation is true: the command reference, the README's example, the example configurations."""
 
+import contextlib
+import os
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +72,8 @@ def run_twice(config, *command, cwd):
 
 
 def test_every_example_configuration_is_run_by_a_test():
-    names = {path.name for path in (ROOT / "configs").glob("*.toml")}
-    commands = {"sketch.toml", "learn.toml", "compare.toml"}
+    names = {path.name for path in (ROOT / "configs").iterdir()}
+    commands = {"sketch.toml", "learn.toml", "compare.toml", "slurm-array.sh"}
     assert names == commands | {"nightly.toml", "taxi.toml"}  # jobs: see nightly/test_examples.py
 
 
@@ -105,6 +108,76 @@ def test_the_example_configuration_of_learning_runs(tmp_path):
     settings = run_twice("learn.toml", "learn", "gmm", "day.nysk", "-o", "mixture.json", cwd=tmp_path)
     mixture = nysketch.load_model(tmp_path / "mixture.json")
     assert (mixture.k, mixture.covariance_type) == (8, settings["learn"]["gmm"]["covariance"])
+
+
+def test_the_example_of_a_slurm_array_runs(tmp_path):
+    (tmp_path / "events").mkdir()
+    write_months(tmp_path / "events")
+    for month in ("january", "february"):
+        path = tmp_path / "events" / f"{month}.parquet"
+        pq.write_table(pq.read_table(path), path, row_group_size=500)
+
+    def run(*line, **variables):
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = os.environ | {"PATH": path} | variables
+        return subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    script = ROOT / "configs" / "slurm-array.sh"
+    assert run("nysketch", "basis", "events/*.parquet", "-m", "20", "-o", "basis.nysk").returncode == 0
+    merge = ["nysketch", "merge", "parts", "-o", "events.nysk"]
+    for task in ("3", "1", "2", "2"):
+        done = run("bash", script, SLURM_ARRAY_TASK_ID=task, SLURM_CPUS_PER_TASK="1", PARTS="3")
+        assert (done.returncode, done.stderr) == (0, "")
+        if task == "1":
+            refused = run(*merge)
+            assert refused.returncode == 4 and "part 2 of 3 of" in refused.stderr
+    assert run(*merge).returncode == 0
+    basis = tmp_path / "basis.nysk"
+    months = [f"events/{month}.parquet" for month in ("february", "january")]
+    with contextlib.chdir(tmp_path):
+        assert nysketch.to_bytes(nysketch.sketch(months, basis=basis)) == Path("events.nysk").read_bytes()
+
+
+def test_commands_of_the_page_on_scaling_have_the_options_it_uses():
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    reference = (ROOT / "docs" / "commands.md").read_text()
+    lines = re.findall(
+        r"nysketch ((?:sketch|basis|merge|info) [^\n`]*)", text.replace("\n              ", " ")
+    )
+    flags = {flag for line in lines for flag in re.findall(r"(--[a-z-]+)", line)}
+    assert {"--part", "--basis", "--partial", "--if-exists"} <= flags
+    for flag in flags:
+        assert f" {flag}" in reference, flag
+    for path in re.findall(r"\]\(\.\./([^)#]+)\)", text):
+        assert (ROOT / path).exists(), path
+
+
+class Frame:
+    """As much of a Spark table as the recipe needs: partitions of Arrow batches, one of them empty."""
+
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def mapInArrow(self, function, schema):  # noqa: N802 - it is Spark's
+        return Frame([list(function(iter(partition))) for partition in self.partitions])
+
+    def collect(self):
+        rows = [row for partition in self.partitions for batch in partition for row in batch.to_pylist()]
+        return [SimpleNamespace(**row) for row in rows]
+
+
+def test_the_recipe_for_spark_of_the_page_on_scaling_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"x": np.random.default_rng(0).normal(size=1000)})
+    nysketch.save(nysketch.Basis.fit(table, m=20), "basis.nysk")
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    (recipe,) = re.findall(r"```python\n(.*?)```", text[text.index("## Spark") :], re.DOTALL)
+    batches = table.to_batches(max_chunksize=100)
+    names = {"frame": Frame([batches[:3], [batches[0].slice(0, 0)], [], batches[3:]])}
+    exec(recipe, names)
+    here = nysketch.sketch(table, basis="basis.nysk")
+    assert names["total"].rows == 1000
+    assert np.allclose(names["total"].kernel_sums, here.kernel_sums, rtol=1e-12, atol=0)
 
 
 def test_versions_agree():

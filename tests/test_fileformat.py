@@ -13,7 +13,7 @@ from nysketch.checkpoint import Checkpoint
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.exact import ExactSum
 from nysketch.fileformat import FORMAT_VERSION, MAX_HEADER_BYTES, load_basis, load_sketch
-from tests.helpers import canonical, seal, small_sketch, unseal
+from tests.helpers import canonical, parted_sketch, seal, small_sketch, unseal
 
 
 @pytest.fixture(scope="module")
@@ -182,3 +182,37 @@ def test_a_checkpoint_holds_more_inputs_than_fit_a_header(sketch, tmp_path):
     request["inputs"][7][1] = 8
     with pytest.raises(InputError, match=r"part-000007\.parquet changed"):
         Checkpoint(tmp_path / "s.nysk", request, every=1)
+
+
+@pytest.mark.parametrize("make", [small_sketch, parted_sketch, lambda: small_sketch().basis])
+def test_bytes_are_those_of_the_file(make, tmp_path):
+    thing = make()
+    nysketch.save(thing, tmp_path / "s.nysk")
+    data = nysketch.to_bytes(thing)
+    assert data == (tmp_path / "s.nysk").read_bytes()
+    for given in (data, bytearray(data), memoryview(data)):
+        assert nysketch.from_bytes(given) == thing
+
+
+def test_bytes_are_checked_like_files(sketch, saved):
+    data = saved.read_bytes()
+    for damaged in (data[:-1], data[:5], b"", data[:-1] + bytes([data[-1] ^ 1]), data + b"0"):
+        with pytest.raises(CorruptSketchError, match=r"^these bytes: not a usable sketch file"):
+            nysketch.from_bytes(damaged)
+    _, metadata, arrays = unseal(data)
+    metadata["kind"] = "checkpoint"
+    with pytest.raises(CorruptSketchError, match="these bytes: holds a checkpoint"):
+        nysketch.from_bytes(seal(canonical(metadata), arrays))
+    metadata["kind"], metadata["dropped_rows"] = "sketch", -1
+    with pytest.raises(CorruptSketchError, match="these bytes: its parts do not fit together"):
+        nysketch.from_bytes(seal(canonical(metadata), arrays))
+    with pytest.raises(UsageError, match="row counts are impossible"):
+        nysketch.to_bytes(sketch - (sketch + sketch))
+
+
+def test_only_files_with_parts_need_the_newest_version(sketch):
+    versions = [
+        unseal(nysketch.to_bytes(thing))[1]["format_version"]
+        for thing in (sketch, sketch.basis, parted_sketch())
+    ]
+    assert versions == [6, 6, 7]

@@ -19,6 +19,7 @@ ALGEBRA = [
     "basis",
     "samples",
     "accumulators",
+    "stretches",
     "provenance",
     "sketches",
     "quality",
@@ -65,7 +66,7 @@ def test_loading_a_sketch_needs_no_compiler():
 # Each module may import those before it, and its own neighbours.
 ORDER = [
     ["errors"],
-    ["atomic", "blas", "compiled", "sizes", "texts"],
+    ["atomic", "blas", "compiled", "sizes", "stretches", "texts"],
     ["elimination"],
     ["recombination"],
     ["exact", "kernels", "landmarks", "provenance"],
@@ -76,8 +77,9 @@ ORDER = [
     ["decode"],
     ["learning", "comparing", "depending", "coresets"],
     ["checks"],
-    ["fileformat", "sources", "describe", "export", "modelfiles", "passoptions", "tables"],
-    ["checkpoint", "locks", "reading", "engines", "pilot", "planning", "combine"],
+    ["fileformat", "sources", "describe", "modelfiles", "passoptions", "tables"],
+    ["parts"],
+    ["checkpoint", "locks", "reading", "engines", "pilot", "tallying", "planning", "combine", "export"],
     ["passes"],
     ["jobs", "assigning", "refining", "estimators"],
     ["modeljobs", "recombining", "condensing", "coresetfiles"],

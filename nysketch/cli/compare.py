@@ -97,6 +97,7 @@ def command(
     and 1. With more than two sketches, all are compared with each other. Sketches must have the same
     columns, scaling and kernel; at the same basis, with blocks of equally many rows, the test is exact.
     """
+    from nysketch.combine import say_missing_parts
     from nysketch.comparing import compare_all
     from nysketch.fileformat import load_sketch
 
@@ -115,6 +116,8 @@ def command(
     elif chain:
         pairs = list(pairwise(range(len(paths))))
     loaded = [load_sketch(path) for path in paths]
+    for path, sketch in zip(paths, loaded, strict=True):
+        say_missing_parts(sketch, f"what is told of {path}")
     with ui.progress_bar("compare", " pairs", quiet=quiet) as progress:
         found = compare_all(
             loaded,

@@ -200,22 +200,35 @@ def _number(value: float | None) -> str:
 
 
 def _print_inputs(facts: dict[str, Any]) -> None:
-    for title, inputs in (
-        ("inputs", facts["inputs"]),
-        ("subtracted, but never added", facts["removed_inputs"]),
-    ):
-        if not inputs:
-            continue
-        click.echo(f"\n{title}")
-        rows = [
-            [
-                item["path"] + (f" ({item['times']} times)" if item["times"] > 1 else ""),
-                f"{item['rows']:,} rows",
-                "" if item["bytes"] is None else ui.size(item["bytes"]),
-            ]
-            for item in inputs[:20]
+    _print_list("inputs", facts["inputs"], facts["unlisted_inputs"])
+    for parts in facts["parts"]:
+        _print_list(_parts(parts), parts["inputs"], parts["unlisted_inputs"])
+    _print_list("subtracted, but never added", facts["removed_inputs"])
+
+
+def _parts(parts: dict[str, Any]) -> str:
+    """Say which parts of some inputs are held, and which are not."""
+    from nysketch.stretches import in_words, stretched
+
+    held, missing, doubled = (stretched(parts[name]) for name in ("held", "missing", "doubled"))
+    lacking = f"; missing: {in_words(missing, parts['of'])}" if missing else ""
+    twice = f"; more than once: {in_words(doubled, parts['of'])}" if doubled else ""
+    return f"{in_words(held, parts['of'])} of these inputs{lacking}{twice}"
+
+
+def _print_list(title: str, inputs: list[dict[str, Any]], unlisted: int = 0) -> None:
+    if not inputs:
+        return
+    click.echo(f"\n{title}")
+    rows = [
+        [
+            item["path"] + (f" ({item['times']} times)" if item["times"] > 1 else ""),
+            f"{item['rows']:,} rows",
+            "" if item["bytes"] is None else ui.size(item["bytes"]),
         ]
-        ui.print_table(["path", "rows", "size"], rows)
-        more = len(inputs) - len(rows) + (facts["unlisted_inputs"] if title == "inputs" else 0)
-        if more:
-            ui.echo(f"  and {more:,} more")
+        for item in inputs[:20]
+    ]
+    ui.print_table(["path", "rows", "size"], rows)
+    more = len(inputs) - len(rows) + unlisted
+    if more:
+        ui.echo(f"  and {more:,} more")

@@ -17,6 +17,9 @@ log = logging.getLogger("nysketch")
 @options.inputs
 @options.output
 @options.if_exists_fail_or_overwrite
+@click.option(
+    "--partial", is_flag=True, help="Also merge parts (of `sketch --part`) of which others are missing yet."
+)
 @options.force
 @options.lock_wait
 @options.as_json
@@ -25,6 +28,7 @@ def command(
     inputs: list[str],
     output: Path,
     if_exists: str,
+    partial: bool,
     force: bool,
     lock_wait: float,
     as_json: bool,
@@ -32,16 +36,32 @@ def command(
 ) -> None:
     """Add the sketches INPUT…, which must share a basis: files, globs, or directories of *.nysk files.
 
-    The order does not matter, to the last bit. A file whose rows are in two of the sketches is refused.
+    The order does not matter, to the last bit. A file whose rows are in two of the sketches is refused, and
+    so are parts of `sketch --part` if one is there twice, or missing.
     """
-    from nysketch.combine import merge_files
+    from nysketch.combine import merge_files, missing_in_words
+    from nysketch.describe import describe_parts
+    from nysketch.stretches import in_words
 
     paths = options.sketch_files(inputs, but=output)
     overwrite = if_exists == "overwrite"
-    result, doubled = merge_files(paths, output, overwrite=overwrite, force=force, lock_wait=lock_wait)
-    for path in doubled:
+    made = merge_files(paths, output, overwrite=overwrite, force=force, partial=partial, lock_wait=lock_wait)
+    for path in made.doubled_inputs:
         log.warning("%s is in more than one of these sketches: its rows are counted twice", path)
-    report(result.rows, output, as_json=as_json, quiet=quiet, doubled_inputs=doubled)
+    for whole, parts in made.doubled_parts:
+        words = f"{in_words(parts, whole.of)} of {whole.name}"
+        log.warning("%s: in more than one of these sketches, and counted twice", words)
+    if made.missing_parts:
+        log.info("%s", missing_in_words(made.missing_parts))
+    report(
+        made.sketch.rows,
+        output,
+        as_json=as_json,
+        quiet=quiet,
+        doubled_inputs=made.doubled_inputs,
+        doubled_parts=[describe_parts(*parts) for parts in made.doubled_parts],
+        missing_parts=[describe_parts(*parts) for parts in made.missing_parts],
+    )
 
 
 def report(rows: int, output: Path, *, as_json: bool, quiet: bool, **more: object) -> None:

@@ -40,6 +40,11 @@ log = logging.getLogger("nysketch")
     type=click.Path(path_type=Path),
     help="Basis or sketch file whose basis to use. Required for standard input (-).",
 )
+@click.option(
+    "--part",
+    metavar="I/N",
+    help="Read part I of N only, such as 3/16, of the same inputs each time; `nysketch merge` adds them.",
+)
 @basis_making
 @options.seed
 @click.option(
@@ -124,6 +129,7 @@ def command(
     weights: str | None,
     nulls: str,
     basis_path: Path | None,
+    part: str | None,
     basis_options: BasisOptions,
     seed: int,
     blocks: int,
@@ -155,11 +161,13 @@ def command(
     from nysketch.fileformat import load_basis
     from nysketch.groups import parts_of
     from nysketch.jobs import sketch_to_file
+    from nysketch.parts import as_part
     from nysketch.passoptions import PassOptions
     from nysketch.sources import open_source
     from nysketch.sources.base import row_width
 
     started = time.perf_counter()
+    only = as_part(part)
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)
@@ -205,7 +213,13 @@ def command(
         threads=engine.planned_threads,
         batch_rows=batch_rows,
         memory=memory,
+        only=only,
     )
+    if only is not None and basis is None:
+        log.info(
+            "every part makes the same basis from a pilot of all rows: `nysketch basis` once, and --basis "
+            "for the parts, would save that"
+        )
     if dry_run:
         if output.exists() and if_exists == "fail":
             log.warning("%s exists already: the run itself would stop, see --if-exists", output)
@@ -233,6 +247,7 @@ def command(
             pilot_progress=pilot_progress,
             choosing=choosing,
             progress=progress,
+            part=only,
         )
     seconds = time.perf_counter() - started
     judge = planned.can_judge(outcome.sketch.basis.m)

@@ -148,6 +148,7 @@ def run_test(
 def warn_of_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
     """Warn if the two contain the same input: they are not independent then."""
     shared = first.provenance.shared_with(second.provenance)
+    shared += [whole.inputs[0][0] for whole, _ in first.provenance.parts_shared_with(second.provenance)]
     if not shared:
         return []
     return [

@@ -64,6 +64,8 @@ class Groups:
 
     def learn(self, rows: int, seconds: float) -> None:
         """Take note of how long so many rows took one thread."""
+        if not rows:  # a group that failed at once
+            return
         self._rows = (1 - _FORGOTTEN) * self._rows + rows
         self._spent = (1 - _FORGOTTEN) * self._spent + seconds
 

@@ -730,3 +730,85 @@ FOURIER_FORGERIES = {
     "cells of frequencies": put("cells", value={"beyond": 0, "far": {"bound": 1, "capacity": 0}}),
     "landmarks besides": array("basis.center", lambda a: a[:1]),
 }
+
+
+PARTS = ("provenance", "parts")
+WHOLE = (*PARTS, 0)
+
+
+def held(*stretches):
+    """Say that these stretches of parts are held."""
+    return put(*WHOLE, "held", value=[list(stretch) for stretch in stretches])
+
+
+def parts_of(change):
+    """Change the list of wholes."""
+
+    def forge(metadata, arrays):
+        metadata["provenance"]["parts"] = change(metadata["provenance"]["parts"])
+
+    return forge
+
+
+# Of a sketch that holds parts 2 and 3 of 5, and the last of two, of two wholes.
+PARTED_FORGERIES = {
+    "parts in an older version": put("format_version", value=6),
+    "parts unsaid": drop(*PARTS),
+    "parts null": put(*PARTS, value=None),
+    "parts none": put(*PARTS, value=[]),
+    "parts text": put(*PARTS, value="2/5"),
+    "parts object": put(*PARTS, value={}),
+    "parts of numbers": put(*PARTS, value=[2, 3]),
+    "parts out of order": parts_of(lambda parts: parts[::-1]),
+    "parts of the same whole twice": parts_of(lambda parts: [parts[0], parts[0]]),
+    "parts with more": put(*WHOLE, "note", value="x"),
+    "parts at another place": put("parts", value=[]),
+    "whole without a digest": drop(*WHOLE, "digest"),
+    "whole with a number as digest": put(*WHOLE, "digest", value=1),
+    "whole with a short digest": put(*WHOLE, "digest", value="0" * 63),
+    "whole with a loud digest": put(*WHOLE, "digest", value="A" * 64),
+    "whole with a digest and a line": put(*WHOLE, "digest", value="0" * 64 + "\n"),
+    "whole without inputs": put(*WHOLE, "inputs", value=[]),
+    "whole with inputs out of order": parts_of(
+        lambda parts: [part | {"inputs": part["inputs"][::-1]} for part in parts]
+    ),
+    "whole with an input twice": parts_of(
+        lambda parts: [part | {"inputs": part["inputs"][:1] * 2} for part in parts]
+    ),
+    "whole with an input 0 times": put(*WHOLE, "inputs", 0, "times", value=0),
+    "whole with an input of no name": put(*WHOLE, "inputs", 0, "path", value=None),
+    "whole with an input of negative rows": put(*WHOLE, "inputs", 0, "rows", value=-1),
+    "whole with inputs as text": put(*WHOLE, "inputs", value="a.parquet"),
+    "whole with too many inputs": parts_of(
+        lambda parts: [
+            part | {"inputs": [part["inputs"][0] | {"path": f"{i:04}"} for i in range(501)]} for part in parts
+        ]
+    ),
+    "whole with negative unlisted": put(*WHOLE, "unlisted", value=-1),
+    "whole with unlisted text": put(*WHOLE, "unlisted", value="1"),
+    "whole without unlisted": drop(*WHOLE, "unlisted"),
+    **{
+        f"of {of!r}": put(*WHOLE, "of", value=of)
+        for of in (0, 1, -5, 2, 5.0, True, "5", None, 10**5 + 1, 10**30)
+    },
+    "held nothing": held(),
+    "held part 0": held((0, 1, 1)),
+    "held part 6 of 5": held((6, 6, 1)),
+    "held part -1": held((-1, 2, 1)),
+    "held everything": held((1, 5, 1)),
+    "held more than everything": held((1, 4, 1), (5, 5, 2)),
+    "held 0 times": held((2, 3, 0)),
+    "held -1 times": held((2, 3, -1)),
+    "held backwards": held((3, 2, 1)),
+    "held out of order": held((4, 4, 1), (2, 2, 1)),
+    "held overlapping": held((2, 3, 1), (3, 4, 2)),
+    "held in too many stretches": held((2, 2, 1), (3, 3, 1)),
+    "held so often that it is no number": held((2, 3, 2**63)),
+    "held true": held((2, 3, True)),
+    "held 1.0": held((2.0, 3, 1)),
+    "held pairs": held((2, 3)),
+    "held more than stretches": held((2, 3, 1, 1)),
+    "held text": put(*WHOLE, "held", value="231"),
+    "held numbers": put(*WHOLE, "held", value=[2, 3]),
+    "held null": put(*WHOLE, "held", value=None),
+}

@@ -14,10 +14,11 @@ from tests.attacks.forgeries import (
     FORGERIES,
     FOURIER_FORGERIES,
     GROUPED_FORGERIES,
+    PARTED_FORGERIES,
     SQUARED_FORGERIES,
     TEXT_FORGERIES,
 )
-from tests.helpers import canonical, grouped_sketch, seal, small_sketch, squared_sketch, unseal
+from tests.helpers import canonical, grouped_sketch, parted_sketch, seal, small_sketch, squared_sketch, unseal
 
 ARCHIVES = Path(__file__).parents[1] / "archives" / "v4"
 
@@ -49,6 +50,12 @@ def grouped(folder):
 def squared(folder):
     nysketch.save(squared_sketch(), folder / "squared.nysk")
     return (folder / "squared.nysk").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def parted(folder):
+    nysketch.save(parted_sketch(), folder / "parted.nysk")
+    return (folder / "parted.nysk").read_bytes()
 
 
 def require_refused(content, path):
@@ -351,3 +358,35 @@ def test_the_command_line_says_it_in_one_line_each(original, folder, run_cli):
     for path in paths[:2]:
         result = run_cli("info", path)
         assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (5, "", 1)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_mutations_of_a_sketch_of_parts_are_noticed(mutation, parted, original, folder):
+    random = np.random.default_rng(MUTATIONS.index(mutation))
+    for _ in range(100):
+        data = bytearray(parted)
+        mutation(random, data, original)
+        if data != parted:
+            require_refused(bytes(data), folder / "mutated.nysk")
+
+
+def test_the_forger_can_write_parts_that_load(parted, folder):
+    _, metadata, arrays = unseal(parted)
+    assert metadata["format_version"] == 7
+    (folder / "forged.nysk").write_bytes(seal(canonical(metadata), arrays))
+    held = [held for _, held in nysketch.load(folder / "forged.nysk").provenance.parts]
+    assert held == [((2, 3, 1),), ((2, 2, 1),)]
+
+
+@pytest.mark.parametrize("name", PARTED_FORGERIES)
+def test_a_right_checksum_does_not_make_parts(name, parted, folder):
+    _, metadata, arrays = unseal(parted)
+    PARTED_FORGERIES[name](metadata, arrays)
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")
+
+
+def test_a_sketch_without_parts_has_the_version_without_them(original, folder):
+    _, metadata, arrays = unseal(original)
+    assert metadata["format_version"] == 6
+    metadata["format_version"] = 7
+    require_refused(seal(canonical(metadata), arrays), folder / "forged.nysk")

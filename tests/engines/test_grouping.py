@@ -42,6 +42,13 @@ def test_before_anything_is_known_fragments_go_one_by_one():
     assert [len(group) for group in taken(groups)] == [1, 1, 1]
 
 
+def test_nothing_is_learned_from_nothing():
+    groups = Groups(fragments([10, 20]))
+    groups.learn(0, 3.0)
+    groups.serve(2, 30)
+    assert groups.rows_per_group == 0
+
+
 def test_what_was_learned_last_counts_most():
     groups = Groups(fragments([1] * 10), seconds=2)
     for _ in range(100):
