@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from nysketch.blas import one_thread
+from nysketch.sources.patience import stoppable
 
 log = logging.getLogger("nysketch")
 
@@ -61,12 +62,16 @@ def run(
         if stop.is_set():
             raise Stopped
 
+    def stoppable_work(task: Task) -> Result:
+        with stoppable(check):  # nor for files far away that do not answer
+            return work(task, check)
+
     pending: dict[Future[Result], Task] = {}
     # One BLAS thread per worker: the workers are the parallelism.
     with one_thread(), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
         try:
             for task in tasks:
-                pending[pool.submit(work, task, check)] = task
+                pending[pool.submit(stoppable_work, task)] = task
                 while len(pending) >= 2 * threads:
                     yield from _finished(pending)
                     meanwhile()
@@ -107,8 +112,9 @@ def run_in_order(
 
     def fill(task: Task, row: _Row[Piece]) -> None:
         try:
-            for piece in work(task, shelf.check):
-                shelf.put(row, piece)
+            with stoppable(shelf.check):
+                for piece in work(task, shelf.check):
+                    shelf.put(row, piece)
         finally:
             shelf.end(row)
 

@@ -138,7 +138,7 @@ def _digest(location: Location, size: int, content: bool) -> str:
             file.seek(end)
             sha.update(file.read(size - end))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{location}: cannot read: {error}") from error
+        raise location.trouble("cannot read", error) from error
     return sha.hexdigest()[:32]
 
 
