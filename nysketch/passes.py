@@ -69,6 +69,8 @@ def sketch(
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
+    retries: int | None = None,
+    timeout: float | None = None,
     **basis_options: Any,
 ) -> Sketch:
     """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
@@ -89,6 +91,8 @@ def sketch(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
     )
     options = PassOptions(
         blocks=blocks,

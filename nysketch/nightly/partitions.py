@@ -16,9 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import InputError, NoFilesError, UsageError
 from nysketch.nightly.templates import partition_name, template
 from nysketch.sources.location import Location, expand
+from nysketch.sources.patience import patience_of
 
 _END_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
@@ -50,12 +51,16 @@ def scan(inputs: Mapping[str, Any], *, now: float | None = None) -> Scan:
     """Look up the files that `[inputs]` names; no rows are read."""
     found = Scan()
     located: list[tuple[Location, Any]] = []
+    patience = patience_of(inputs["retries"], inputs["timeout"])
     for path in inputs["paths"]:
         dated = template(path)
         try:
-            locations = expand([path if dated is None else dated.glob])
-        except InputError:
+            locations = expand([path if dated is None else dated.glob], patience)
+        except NoFilesError:
             found.unmatched.append(path)
+            continue
+        except InputError as error:
+            found.problems[path] = str(error)
             continue
         located += [(location, dated) for location in locations]
     _require_once([location for location, _ in located])

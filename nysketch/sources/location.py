@@ -19,11 +19,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from nysketch.errors import InputError, UnreadableError, UsageError
+from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
 from nysketch.provenance import Input
 from nysketch.sources import lakes
 from nysketch.sources.filesystems import connect, hide_secrets, is_single, without_secrets
-from nysketch.sources.patience import Patience, PatientFile, is_refusal
+from nysketch.sources.patience import GaveUp, Patience, PatientFile, is_refusal
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -105,6 +105,8 @@ class Location:
         query = self.path.partition("?")[2] if self.is_remote else ""  # of a web address: may be a signature
         reason = str(error).replace(f"?{query}", "") if query else str(error)
         kind = InputError if is_refusal(error) else UnreadableError
+        if isinstance(error, GaveUp):
+            what = what.removesuffix(" (truncated or damaged?)")
         return kind(f"{where or self}: {what}: {reason}")
 
     def info(self) -> Any:
@@ -205,12 +207,12 @@ def _expand_local(text: str, patience: Patience) -> list[Location]:
         if "**" not in text:  # which matches what is in the directories too
             found += [file for path in matches if Path(path).is_dir() for file in _below(path, patience)]
         if not found:
-            raise InputError(f"{text}: no files match")
+            raise NoFilesError(f"{text}: no files match")
         return sorted(found, key=lambda location: location.name)
     if Path(text).is_dir():
         found = _below(text, patience)
         if not found:
-            raise InputError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
+            raise NoFilesError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
         return found
     if lakes.is_metadata(text) and Path(text).is_file():
         return _of_metadata(pafs.LocalFileSystem(), os.fspath(Path(text).absolute()), text, patience)
@@ -280,7 +282,7 @@ def _found_by_uri(uri: str, name: str, patience: Patience) -> list[Location]:
         _require_no_table(name, inside)
         files = [file for file, short in zip(files, inside, strict=True) if _is_data(short)]
     if not files:
-        raise InputError(f"{name}: no files match" if is_glob else f"{name}: no data files")
+        raise NoFilesError(f"{name}: no files match" if is_glob else f"{name}: no data files")
     shown = "/".join(unquote(name).rstrip("/").split("/")[: fixed - len(parts) or None])
     return [Location(filesystem, file, shown + file[len(base) :], patience) for file in files]
 
