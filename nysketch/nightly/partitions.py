@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from nysketch.errors import InputError, NoFilesError, UsageError
 from nysketch.nightly.templates import partition_name, template
+from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.location import Location, expand
 from nysketch.sources.patience import patience_of
 
@@ -57,10 +58,10 @@ def scan(inputs: Mapping[str, Any], *, now: float | None = None) -> Scan:
         try:
             locations = expand([path if dated is None else dated.glob], patience)
         except NoFilesError:
-            found.unmatched.append(path)
+            found.unmatched.append(without_secrets(path))
             continue
         except InputError as error:
-            found.problems[path] = str(error)
+            found.problems[without_secrets(path)] = str(error)
             continue
         located += [(location, dated) for location in locations]
     _require_once([location for location, _ in located])

@@ -7,6 +7,8 @@ it. What a URI itself tells of it (user, password, options) is used, and never s
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -82,7 +84,39 @@ def _connect_by_fsspec(uri: str, *, timeout: float) -> tuple[Any, str]:
         filesystem, path = fsspec.core.url_to_fs(uri, **_fsspec_options(scheme, timeout))
     except ImportError as error:
         raise InputError(f"{name}: a package is missing for {scheme}://: {error}") from None
-    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
+    return pafs.PyFileSystem(_Handler(filesystem)), path
+
+
+class _Handler(pafs.FSSpecHandler):  # type: ignore[misc] # pyarrow has no types
+    """fsspec as a filesystem of pyarrow, but honest about what is missing and what did not answer."""
+
+    def get_file_info(self, paths: Sequence[str]) -> list[Any]:
+        """Return type, size and time of change of files."""
+        infos = []
+        for path in paths:
+            try:
+                with _true_reason():
+                    infos.append(self._create_file_info(path, self.fs.info(path)))
+            except FileNotFoundError:
+                infos.append(pafs.FileInfo(path, pafs.FileType.NotFound))
+        return infos
+
+    def open_input_file(self, path: str) -> Any:
+        """Return a random-access file."""
+        with _true_reason():
+            return super().open_input_file(path)
+
+
+@contextmanager
+def _true_reason() -> Iterator[None]:
+    """Raise what a FileNotFoundError hides: fsspec calls all missing that a web server fails to deliver."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        cause = error.__cause__
+        if cause is None or isinstance(cause, FileNotFoundError):
+            raise
+        raise cause from None
 
 
 def _fsspec_options(scheme: str, timeout: float) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from nysketch.errors import InputError, NysketchError, UnreadableError
+from nysketch.errors import InputError, UnreadableError
 from nysketch.sources.filesystems import S3FileSystem, options_of
-from nysketch.sources.patience import Patience
+from nysketch.sources.patience import IO_ERRORS, Patience, is_refusal
 
 log = logging.getLogger("nysketch")
 
@@ -32,6 +32,8 @@ NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
 # Features of Delta that readers must know of, but that do not change what is in a data file.
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _MAPPING, _DELETIONS = "columnMapping", "deletionVectors"
+# What catalogs say that have no time just now.
+_PASSING = ("ServerError", "ServiceUnavailableError", "TooManyRequestsError")
 _VERSION = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 
 
@@ -225,18 +227,18 @@ def _file_io(filesystem: Any) -> dict[str, str]:
 
 
 def _iceberg_files(load: Callable[[], Any], name: str, patience: Patience) -> list[DataFile]:
+    """Return the files of a table that `load` loads."""
     try:
         from pyiceberg.io.pyarrow import PyArrowFileIO
     except ImportError:
         raise _missing(name, "an Iceberg table", "iceberg") from None
     try:
-        table = patience.call(name, load)
+        table = patience.call(name, lambda: _attempt(load, name))
         _require_stable_names(table, name)
-        tasks = patience.call(name, lambda: list(table.scan().plan_files()))
-    except NysketchError:
-        raise
-    except Exception as error:  # pyiceberg's, those of its catalogs and of what is behind them
-        raise _iceberg_error(name, error) from error
+        tasks = patience.call(name, lambda: _attempt(lambda: list(table.scan().plan_files()), name))
+    except IO_ERRORS as error:
+        kind = InputError if is_refusal(error) else UnreadableError
+        raise kind(f"{name}: cannot read this Iceberg table: {error}") from error
     log.info("%s: an Iceberg table, %d files", name, len(tasks))
     io = table.io if isinstance(table.io, PyArrowFileIO) else PyArrowFileIO(table.io.properties)
 
@@ -257,10 +259,17 @@ def _iceberg_files(load: Callable[[], Any], name: str, patience: Patience) -> li
     return sorted(files, key=lambda file: file.path)
 
 
-def _iceberg_error(name: str, error: Exception) -> InputError:
-    text = f"{name}: cannot read this Iceberg table: {error or type(error).__name__}"
-    is_io = isinstance(error, (OSError, pa.ArrowException)) and not isinstance(error, FileNotFoundError)
-    return UnreadableError(text) if is_io else InputError(text)
+def _attempt(work: Callable[[], Any], name: str) -> Any:
+    """Do something with pyiceberg; what is worth another attempt is an I/O error, all else is ours."""
+    try:
+        return work()
+    except IO_ERRORS:
+        raise
+    except Exception as error:  # of pyiceberg, of its catalogs, and of what is behind them
+        text = f"{type(error).__name__}: {error}"
+        if type(error).__name__ in _PASSING:
+            raise OSError(text) from error
+        raise InputError(f"{name}: cannot read this Iceberg table: {text}") from error
 
 
 def _require_stable_names(table: Any, name: str) -> None:

@@ -264,14 +264,14 @@ def _found_by_uri(uri: str, name: str, patience: Patience) -> list[Location]:
     fixed = next((i for i, part in enumerate(parts) if _GLOB & set(part)), len(parts))
     base = "/".join(parts[:fixed])
     info = patience.call(name, lambda: filesystem.get_file_info(base or path))
-    if info.type != pafs.FileType.Directory:
+    is_glob = fixed < len(parts)
+    if info.type != pafs.FileType.Directory and not is_glob:
         if lakes.is_metadata(path) and info.type == pafs.FileType.File:
             return _of_metadata(filesystem, path, name, patience)
         return [Location(filesystem, path, name, patience)]
-    is_glob = fixed < len(parts)
     if not is_glob and (table := _table(filesystem, base, name, name, patience)) is not None:
         return table
-    selector = pafs.FileSelector(base, recursive=True)
+    selector = pafs.FileSelector(base, allow_not_found=True, recursive=True)
     listing = patience.call(name, lambda: filesystem.get_file_info(selector))
     files = sorted(info.path for info in listing if info.type == pafs.FileType.File)
     if is_glob:
@@ -348,8 +348,8 @@ def _require_no_table(name: str, inside: Sequence[PurePosixPath]) -> None:
         if is_log or (lakes.is_metadata(path.name) and path.parts[-2:-1] == (lakes.ICEBERG_METADATA,)):
             folder = lakes.DELTA_LOG if is_log else lakes.ICEBERG_METADATA
             table = "/".join([name.rstrip("/"), *path.parts[: path.parts.index(folder)]])
-            what = "Delta" if is_log else "Iceberg"
-            raise InputError(f"{name}: there is a {what} table in it, {table}. Give each table by itself")
+            what = "a Delta" if is_log else "an Iceberg"
+            raise InputError(f"{name}: there is {what} table in it, {table}. Give each table by itself")
 
 
 def _require_whole_table(filesystem: Any, root: str, name: str, patience: Patience) -> None:

@@ -32,7 +32,7 @@ Batch = TypeVar("Batch", bound=Sized)
 
 # What filesystems raise.
 IO_ERRORS = (pa.ArrowException, OSError)
-_LONGEST_WAIT = 8.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0
 _STEP = 0.1
 _LONGEST_TIMEOUT = 86_400.0
 # Answers that stay the same: wrong name, wrong place, wrong password. 408 and 429 ask for patience.
@@ -97,7 +97,6 @@ class Patience:
 
     retries: int = 4
     timeout: float = 30.0
-    first_wait: float = 0.5
 
     def call(self, place: str, work: Callable[[], Result]) -> Result:
         """Return what `work` does, at the first attempt without an I/O error."""
@@ -161,7 +160,7 @@ class Patience:
 
     def _wait(self, place: str, failed: int, error: Exception) -> None:
         """Wait for a while that doubles each time, and is never quite the same for two who wait."""
-        seconds = min(self.first_wait * 2 ** (failed - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)
+        seconds = min(_FIRST_WAIT * 2 ** (failed - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)
         reason = str(error).removeprefix(f"{place}: ")
         log.info("%s: trying again (%d of %d) in %.1f s: %s", place, failed, self.retries, seconds, reason)
         end = time.monotonic() + seconds
