@@ -105,16 +105,25 @@ class Patience:
             _check()
             try:
                 return work()
-            except Exception as raised:
-                error = _as_io_error(raised)
-                if error is None or isinstance(error, GaveUp):
-                    raise
-                if is_refusal(error):
-                    raise error from None
+            except Exception as error:
                 failed += 1
-                if failed > self.retries:
-                    raise GaveUp(f"{_attempts(failed)}: {error}") from error
-                self._wait(place, failed, error)
+                self._judge(place, failed, error)
+
+    def _judge(self, place: str, failed: int, raised: Exception) -> None:
+        """Wait for the next attempt, or raise what ends them.
+
+        Not in `call`: a variable there would make a circle of the error and the frames that it has passed,
+        with all that readers hold open, to be cleared away in any thread. What belongs to h5py would wait for
+        its lock, which is held while a file is read; even in the thread that the reading waits for.
+        """
+        error = _as_io_error(raised)
+        if error is None or isinstance(error, GaveUp):
+            raise raised
+        if is_refusal(error):
+            raise error from None
+        if failed > self.retries:
+            raise GaveUp(f"{_attempts(failed)}: {error}") from error
+        self._wait(place, failed, error)
 
     def again(self, place: str, work: Callable[[], Result]) -> Result:
         """Return what `work` does, at the first attempt without an UnreadableError."""

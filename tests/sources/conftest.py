@@ -75,4 +75,4 @@ def silence():
 @pytest.fixture
 def no_waits(monkeypatch):
     """Try again at once."""
-    monkeypatch.setattr("nysketch.sources.patience._FIRST_WAIT", 0.001)
+    monkeypatch.setattr("nysketch.sources.patience._LONGEST_WAIT", 0.001)
