@@ -37,7 +37,7 @@ def connect(uri: str, *, timeout: float) -> tuple[Any, str]:
         filesystem, path = pafs.FileSystem.from_uri(encoded)
     except pa.ArrowInvalid as error:
         if _UNKNOWN not in str(error):
-            raise
+            raise ValueError(str(error)) from None  # and no I/O error: it will not pass
         return _connect_by_fsspec(uri, timeout=timeout)
     if isinstance(filesystem, pafs.S3FileSystem):
         filesystem = S3FileSystem.like(filesystem, timeout=timeout)
