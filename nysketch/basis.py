@@ -92,6 +92,8 @@ class Basis:
         weights: str | None = None,
         datasets: Sequence[str] = (),
         allow_external: bool = False,
+        retries: int | None = None,
+        timeout: float | None = None,
         seed: int = 0,
         nulls: str = "error",
         threads: int | None = None,
@@ -116,6 +118,8 @@ class Basis:
             weights=weights,
             datasets=datasets,
             allow_external=allow_external,
+            retries=retries,
+            timeout=timeout,
             text=wanted.text,
         )
         return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))

@@ -75,6 +75,8 @@ def coreset(
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
+    retries: int | None = None,
+    timeout: float | None = None,
     progress: Progress | None = None,
     **basis_options: Any,
 ) -> Coreset:
@@ -101,6 +103,8 @@ def coreset(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
         keep=keep,
     )
     engine = engine_of(engine, threads)

@@ -3,6 +3,8 @@
     NysketchError                 1   something failed
     ├── UsageError                2   the request itself makes no sense
     ├── InputError                3   an input cannot be read
+    │   ├── NoFilesError          3   a glob or directory has no files
+    │   ├── UnreadableError       3   its bytes cannot be read, or are damaged; may work at another time
     │   ├── SchemaError           3   its columns are not what was asked for
     │   └── InvalidRowsError      3   it holds nulls, NaN, infinities or negative weights
     ├── IncompatibleError         4   two sketches that do not belong together
@@ -38,6 +40,14 @@ class InputError(NysketchError):
     """An input is missing, unreadable, empty or truncated."""
 
     exit_code = 3
+
+
+class NoFilesError(InputError):
+    """Nothing is where files were looked for; there may be some later."""
+
+
+class UnreadableError(InputError):
+    """Bytes could not be read, or make no sense: may work at another time, or on another machine."""
 
 
 class SchemaError(InputError):

@@ -11,7 +11,7 @@ from nysketch.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch.basis import Basis
 from nysketch.checkpoint import Checkpoint, checkpoint_path
 from nysketch.engines import Engine
-from nysketch.errors import InputError, OutputError, UsageError
+from nysketch.errors import InputError, OutputError, UnreadableError, UsageError
 from nysketch.fileformat import load_sketch, require_small_header, save, sketch_parts
 from nysketch.fitting import BasisOptions
 from nysketch.groups import grouped
@@ -95,17 +95,24 @@ def sketch_to_file(
             provenance = provenance_of(source, part)
             empty = Sketch(basis, options.nothing(basis), settings_of(options, made_here), provenance)
             require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
-        result = run_pass(
-            source,
-            basis,
-            options,
-            wanted=made_here,
-            engine=engine,
-            batch_rows=batch_rows,
-            progress=progress,
-            checkpoint=checkpoint,
-            part=part,
-        )
+        try:
+            result = run_pass(
+                source,
+                basis,
+                options,
+                wanted=made_here,
+                engine=engine,
+                batch_rows=batch_rows,
+                progress=progress,
+                checkpoint=checkpoint,
+                part=part,
+            )
+        except UnreadableError as error:
+            if checkpoint is None or not checkpoint.path.exists():
+                raise
+            raise UnreadableError(
+                f"{error}. What was finished is kept: the same command continues"
+            ) from error
         if source.state() != before:
             if checkpoint is not None:
                 checkpoint.remove()

@@ -62,6 +62,8 @@ def sketch(
     allow_external: bool = False,
     skip_unreadable: bool = False,
     part: Part | str | None = None,
+    retries: int | None = None,
+    timeout: float | None = None,
     **basis_options: Any,
 ) -> Sketch:
     """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
@@ -86,6 +88,8 @@ def sketch(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
     )
     options = PassOptions(
         blocks=blocks,

@@ -197,12 +197,29 @@ def files(command: Command) -> Command:
     @click.option(
         "--skip-unreadable", is_flag=True, help="Skip files that cannot be opened, and exit with code 6."
     )
+    @click.option(
+        "--retries",
+        type=click.IntRange(min=0),
+        default=4,
+        show_default=True,
+        help="How often to try again, at longer and longer intervals, when a remote file cannot be read.",
+    )
+    @click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for each answer of a remote server.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
         dataset: tuple[str, ...],
         allow_external: bool,
         skip_unreadable: bool,
+        retries: int,
+        timeout: float,
         table_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -210,6 +227,8 @@ def files(command: Command) -> Command:
             "datasets": dataset,
             "allow_external": allow_external,
             "skip_unreadable": skip_unreadable,
+            "retries": retries,
+            "timeout": timeout,
             **(table_options or {}),
         }
         return command(*args, table_options=options, **kwargs)

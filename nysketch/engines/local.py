@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from nysketch.blas import one_thread
 from nysketch.engines import Engine, Summing, Total, Work, nothing
 from nysketch.errors import UsageError
+from nysketch.sources.patience import stoppable
 
 if TYPE_CHECKING:
     from nysketch.sources import Fragment
@@ -113,12 +114,16 @@ def run(
         if stop.is_set():
             raise Stopped
 
+    def stoppable_work(task: Task) -> Result:
+        with stoppable(check):  # nor for files far away that do not answer
+            return work(task, check)
+
     pending: dict[Future[Result], Task] = {}
     # One BLAS thread per worker: the workers are the parallelism.
     with one_thread(), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
         try:
             for task in tasks:
-                pending[pool.submit(work, task, check)] = task
+                pending[pool.submit(stoppable_work, task)] = task
                 while len(pending) >= 2 * threads:
                     yield from _finished(pending)
                     meanwhile()
@@ -159,8 +164,9 @@ def run_in_order(
 
     def fill(task: Task, row: _Row[Piece]) -> None:
         try:
-            for piece in work(task, shelf.check):
-                shelf.put(row, piece)
+            with stoppable(shelf.check):
+                for piece in work(task, shelf.check):
+                    shelf.put(row, piece)
         finally:
             shelf.end(row)
 

@@ -17,7 +17,7 @@ from typing import Any
 from nysketch import __version__
 from nysketch.blas import one_thread
 from nysketch.engines import Summing, Work, nothing
-from nysketch.errors import InputError, InvalidRowsError, NysketchError, SchemaError
+from nysketch.errors import NysketchError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources import Fragment
 from nysketch.sources.location import Location, difference
@@ -117,8 +117,7 @@ def add_up(work: Summing[Any], outcomes: Sequence[Outcome]) -> Outcome:
 
 def _failure(rest: tuple[Fragment, ...], error: Exception) -> Failure:
     if isinstance(error, NysketchError):
-        again = isinstance(error, InputError) and not isinstance(error, SchemaError | InvalidRowsError)
-        return Failure(rest, error, again, here())
+        return Failure(rest, error, isinstance(error, UnreadableError), here())
     where, what = rest[0].where, f"{type(error).__name__}: {error}"
     again = isinstance(error, OSError | MemoryError)
     return Failure(rest, NysketchError(f"{where}: failed with {what}"), again, here())

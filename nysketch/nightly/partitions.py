@@ -16,9 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import InputError, NoFilesError, UsageError
 from nysketch.nightly.templates import partition_name, template
+from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.location import Location, expand
+from nysketch.sources.patience import patience_of
 
 _END_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
@@ -50,12 +52,16 @@ def scan(inputs: Mapping[str, Any], *, now: float | None = None) -> Scan:
     """Look up the files that `[inputs]` names; no rows are read."""
     found = Scan()
     located: list[tuple[Location, Any]] = []
+    patience = patience_of(inputs["retries"], inputs["timeout"])
     for path in inputs["paths"]:
         dated = template(path)
         try:
-            locations = expand([path if dated is None else dated.glob])
-        except InputError:
-            found.unmatched.append(path)
+            locations = expand([path if dated is None else dated.glob], patience)
+        except NoFilesError:
+            found.unmatched.append(without_secrets(path))
+            continue
+        except InputError as error:
+            found.problems[without_secrets(path)] = str(error)
             continue
         located += [(location, dated) for location in locations]
     _require_once([location for location, _ in located])
@@ -138,7 +144,7 @@ def _digest(location: Location, size: int, content: bool) -> str:
             file.seek(end)
             sha.update(file.read(size - end))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{location}: cannot read: {error}") from error
+        raise location.trouble("cannot read", error) from error
     return sha.hexdigest()[:32]
 
 

@@ -12,6 +12,7 @@ from nysketch.nightly.partitions import InputRecord, Scan, fingerprints, same_co
 from nysketch.nightly.sketching import request_of
 from nysketch.nightly.store import Partition, Store
 from nysketch.nightly.summary import Summary
+from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.location import Location
 
 log = logging.getLogger("nysketch")
@@ -41,9 +42,9 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     """Look up inputs and compare them with the store; say what was left aside in the summary."""
     found = scan(job.inputs)
     if not found.partitions and not found.waiting and not found.problems:
+        paths = ", ".join(map(without_secrets, job.inputs["paths"]))
         raise InputError(
-            f"{job.path}: no files match {', '.join(job.inputs['paths'])}: is everything mounted? "
-            "The store is left as it is"
+            f"{job.path}: no files match {paths}: is everything mounted? The store is left as it is"
         )
     summary.unmatched, summary.waiting = found.unmatched, found.unsettled
     summary.skipped |= found.problems

@@ -171,6 +171,8 @@ TABLES: dict[str, dict[str, Key]] = {
         "nulls": Key(choice("error", "drop"), "error"),
         "dataset": Key(texts, []),
         "allow_external": Key(flag, False),
+        "retries": Key(count(), 4),
+        "timeout": Key(number(0), 30.0),
     },
     "basis": {
         "file": Key(text),

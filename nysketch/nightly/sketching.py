@@ -103,12 +103,11 @@ def _made(job: Job, locations: Sequence[Location]) -> Basis:
 
 
 def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Source:
-    paths = [location.name for location in locations]
     if basis is not None:
-        return open_source(paths, like=basis.columns, **job.reading(columns=False))
+        return open_source(list(locations), like=basis.columns, **job.reading(columns=False))
     wanted, reading = job.basis_options(), job.reading(columns=True)
     columns = wanted.columns_to_read(reading["columns"])
-    return open_source(paths, **(reading | {"columns": columns, "text": wanted.text}))
+    return open_source(list(locations), **(reading | {"columns": columns, "text": wanted.text}))
 
 
 def _engine(job: Job, source: Source, size: Size, basis: Basis | None = None) -> Threads:

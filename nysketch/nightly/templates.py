@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from nysketch.errors import InputError, UsageError
+from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.location import Location
 
 FILE, DATE, HIVE = "file", "date", "hive:"
@@ -73,23 +74,26 @@ def template(text: str) -> Template | None:
     formats = _PLACEHOLDER.findall(text)
     if not formats:
         return None
-    parts = _PLACEHOLDER.split(text.removeprefix("./").rstrip("/"))
-    glob_text, pattern, directives = "", "" if "://" in text else "^", []
+    given = text.removeprefix("./").rstrip("/")
+    text = without_secrets(text)  # as files are called, and messages may call it
+    parts = _PLACEHOLDER.split(without_secrets(given))
+    globs: list[str] = []  # of the placeholders
+    pattern, directives = "" if "://" in text else "^", []
     for index, part in enumerate(parts):
         if index % 2 == 0:
-            glob_text += part
             pattern += _glob_as_pattern(part)
             continue
+        globs.append("")
         name, colon, date_format = part.partition(":")
         if name != "date" or (colon and not date_format):
             raise UsageError(f"{text}: {{{part}}} is unknown; write {{date}} or {{date:%Y%m%d}}")
         for piece in re.split(r"(%.)", date_format or _DEFAULT_FORMAT):
             if not piece.startswith("%"):
-                glob_text += piece
+                globs[-1] += piece
                 pattern += re.escape(piece)
             elif piece[1:] in _DIGITS:
                 digits = _DIGITS[piece[1:]]
-                glob_text += "[0-9]" * digits
+                globs[-1] += "[0-9]" * digits
                 pattern += f"([0-9]{{{digits}}})"
                 directives.append(piece[1:])
             else:
@@ -97,6 +101,8 @@ def template(text: str) -> Template | None:
     coarser = "YmdH"[: max("YmdH".index(d) for d in directives) + 1] if directives else ""
     if not directives or any(d not in directives for d in coarser):
         raise UsageError(f"{text}: a {{date}} needs the year, %Y, and all down to its finest part")
+    remaining = iter(globs)
+    glob_text = _PLACEHOLDER.sub(lambda _: next(remaining), given)
     try:
         return Template(text, glob_text, re.compile(pattern + "(?:/.*)?$"), tuple(directives))
     except re.error as error:
@@ -150,7 +156,7 @@ def require_partition(partition: str | None, paths: Sequence[str]) -> str:
     if partition is None:
         return DATE if all(dated) else FILE
     if partition == DATE and not all(dated):
-        path = paths[dated.index(False)]
+        path = without_secrets(paths[dated.index(False)])
         raise UsageError(f'[inputs] partition = "date", but there is no {{date}} in {path}')
     keys = partition.removeprefix(HIVE) if partition.startswith(HIVE) else "-"
     if partition not in (FILE, DATE) and (keys == "-" or not all(key.strip() for key in keys.split(","))):

@@ -1,6 +1,8 @@
 """Sources of rows: `open_source` turns whatever the user has into one.
 
-location.py   paths, globs, directories, URIs → files
+location.py   paths, globs, directories, URIs → files; filesystems.py connects to where they are
+patience.py   what to do when they do not answer
+lakes.py      tables of Delta Lake and Iceberg → their current files
 files.py      many files → one source; parquet.py, feather.py, csv.py and hdf5.py read one file each
 arrow.py      tables in memory and streams; Arrow types → NumPy
 arrays.py     NumPy arrays
@@ -24,6 +26,8 @@ from nysketch.sources.arrays import ArraySource, array_as_record_batch
 from nysketch.sources.arrow import StreamSource, TableSource
 from nysketch.sources.base import Batch, Fragment, Selection, Source
 from nysketch.sources.files import FilesSource
+from nysketch.sources.location import Location
+from nysketch.sources.patience import patience_of
 
 __all__ = ["Batch", "Fragment", "Selection", "Source", "open_source"]
 
@@ -40,12 +44,15 @@ def open_source(
     skip_unreadable: bool = False,
     text: bool = False,
     keep: Sequence[str] = (),
+    retries: int | None = None,
+    timeout: float | None = None,
 ) -> Source:
     """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
 
     `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
     one column of text is read instead of numbers: the one named, or the only one there is. Columns to
-    `keep` can be read beside them, as they are.
+    `keep` can be read beside them, as they are. How often reading from far away is tried again, and how many
+    seconds an answer may take, is 4 and 30 unless `retries` and `timeout` say otherwise.
     """
     columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
     keep = _listed(keep) or ()
@@ -73,6 +80,7 @@ def open_source(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
+        patience=patience_of(retries, timeout),
     )
     if like is not None:
         for want, have in zip(like, source.columns, strict=True):
@@ -107,8 +115,8 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
         return ArraySource(data, selection, like)
     if isinstance(data, (str, os.PathLike)):
         data = [data]
-    if isinstance(data, (list, tuple)) and all(isinstance(x, (str, os.PathLike)) for x in data):
-        paths = [os.fspath(path) for path in data]
+    if isinstance(data, (list, tuple)) and all(isinstance(x, (str, os.PathLike, Location)) for x in data):
+        paths = [path if isinstance(path, Location) else os.fspath(path) for path in data]
         if not paths:
             raise UsageError("no inputs were given")
         if paths == ["-"]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nysketch.basis import Column, total_width
-from nysketch.errors import InputError, SchemaError
+from nysketch.errors import InputError, SchemaError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources.base import (
     Batch,
@@ -82,7 +82,7 @@ def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
     try:
         known = [(field.name, field_of(field.type)) for field in schema]
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: damaged: the name of a column is no text: {error}") from error
+        raise UnreadableError(f"{where}: damaged: the name of a column is no text: {error}") from error
     for name, field in known:
         if name in fields:
             raise SchemaError(f"{where}: there are two columns {name!r}; rename one")

@@ -113,7 +113,7 @@ class Source(Protocol):
         ...
 
     def require_original(self, fragment: Fragment) -> None:
-        """Raise an InputError unless a fragment's file is the one that was opened, perhaps elsewhere."""
+        """Raise an UnreadableError unless a fragment's file is the one that was opened, perhaps elsewhere."""
         ...
 
     def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from nysketch.basis import Column
-from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, fields_of, kept_schema
 from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
@@ -39,7 +38,7 @@ class CSVFile:
             self._schema = self._inferred()
             self.fragment_rows = [self._count()]
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"{location}: cannot read as CSV: {error}") from error
+            raise location.trouble("cannot read as CSV", error) from error
         if all(_is_number(name) for name in self._schema.names):
             log.warning(
                 "%s: the first line is taken for the names of the columns, but holds only numbers. "
@@ -49,7 +48,7 @@ class CSVFile:
 
     def _inferred(self) -> pa.Schema:
         """Return names and types; what begins as integers may have fractions further down."""
-        with self._stream() as file:
+        with self.location.open_stream() as file:
             head = b""
             while len(head) <= _BLOCK_BYTES[-1] and (more := file.read(_HEAD_BYTES)):
                 head += more
@@ -78,16 +77,13 @@ class CSVFile:
                     raise
         raise AssertionError
 
-    def _stream(self) -> pa.NativeFile:
-        return self.location.filesystem.open_input_stream(self.location.path, compression="detect")
-
     @contextmanager
     def _batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatchReader]:
         """Open the file to read the named columns as these types."""
         read = pacsv.ReadOptions(use_threads=False, block_size=self._block_bytes)
         convert = pacsv.ConvertOptions(include_columns=list(types), column_types=types)
         with (
-            self._stream() as file,
+            self.location.open_stream() as file,
             pacsv.open_csv(
                 file, read_options=read, parse_options=self._parse, convert_options=convert
             ) as reader,
@@ -143,7 +139,7 @@ class CSVFile:
                     for start in range(0, len(block), batch_rows):
                         yield block.slice(start, batch_rows)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.location}: cannot read: {error}") from error
+            raise self.location.trouble("cannot read", error) from error
 
 
 def _is_number(name: str) -> bool:

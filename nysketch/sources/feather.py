@@ -17,7 +17,6 @@ from functools import cached_property
 import pyarrow as pa
 
 from nysketch.basis import Column
-from nysketch.errors import InputError
 from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
 from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
@@ -56,9 +55,8 @@ class FeatherFile:
             with pa.memory_map(local) if local and self._is_view else self.location.open() as file:
                 yield pa.ipc.open_file(file, options=options)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"{where or self.location}: cannot read as Feather (truncated or damaged?): {error}"
-            ) from error
+            what = "cannot read as Feather (truncated or damaged?)"
+            raise self.location.trouble(what, error, where) from error
 
     @cached_property
     def reader_bytes(self) -> int:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.basis import Column
-from nysketch.errors import InputError, SchemaError
+from nysketch.errors import InputError, SchemaError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import as_kept, choose_columns
 from nysketch.sources.base import (
@@ -29,11 +31,13 @@ from nysketch.sources.base import (
 from nysketch.sources.csv import CSVFile
 from nysketch.sources.feather import FeatherFile
 from nysketch.sources.hdf5 import HDF5File
+from nysketch.sources.lakes import NULL_KEY
 from nysketch.sources.location import Location, difference, expand
 from nysketch.sources.parquet import ParquetFile
+from nysketch.sources.patience import Patience, stoppable
 
-# What hive writes for a null into the name of a directory.
-_NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class TableFile(Protocol):
@@ -80,24 +84,29 @@ class TableFile(Protocol):
 
 
 class FilesSource:
-    """The rows of all files that paths, globs, directories and URIs stand for."""
+    """The rows of all files that paths, globs, directories and URIs stand for.
+
+    It can be pickled, and its copy reads the same rows without looking at the files first: it holds what
+    their footers told, and nothing that is open.
+    """
 
     rereadable = is_files = True
 
     def __init__(
         self,
-        inputs: Sequence[str],
+        inputs: Sequence[str | Location],
         selection: Selection,
         *,
         datasets: Sequence[str] = (),
         allow_external: bool = False,
         skip_unreadable: bool = False,
         widths: Mapping[str, int],
+        patience: Patience | None = None,
     ) -> None:
         self._datasets, self._allow_external = datasets, allow_external
         self.weights, self._selection = selection.weights, selection
         self.skipped: list[InputError] = []
-        locations = expand(inputs)
+        locations = expand(inputs, patience)
         files = list(self._open_all(locations, skip_unreadable))
         if not files:
             raise self.skipped[0]
@@ -131,24 +140,23 @@ class FilesSource:
             raise InputError(f"{first.location}: there are no rows")
 
     def _open_all(self, locations: Sequence[Location], skip: bool) -> Iterator[TableFile]:
-        # Footers are small reads that wait for the disk or the network: many at a time.
-        with ThreadPoolExecutor(min(8, len(locations))) as pool:
-            opened = [pool.submit(self._open, location) for location in locations]
-            try:
-                for future in opened:
-                    try:
-                        yield future.result()
-                    except SchemaError:
+        with _many_at_a_time(self._open, locations) as opened:
+            for future in opened:
+                try:
+                    yield future.result()
+                except SchemaError:
+                    raise
+                except InputError as error:
+                    if not skip:
                         raise
-                    except InputError as error:
-                        if not skip:
-                            raise
-                        self.skipped.append(error)
-            finally:
-                for future in opened:
-                    future.cancel()
+                    self.skipped.append(error)
 
     def _open(self, location: Location) -> TableFile:
+        if location.is_remote:
+            return location.patience.again(location.name, lambda: self._open_once(location))
+        return self._open_once(location)
+
+    def _open_once(self, location: Location) -> TableFile:
         format = location.format()
         file: TableFile
         if format == "parquet":
@@ -166,7 +174,7 @@ class FilesSource:
             file = FeatherFile(location)
         else:
             file = CSVFile(location, text=self._selection.text or bool(self._selection.keep))
-        return PartitionedFile(file) if location.partition else file
+        return PartitionedFile(file) if location.partition or location.entry else file
 
     def _named_text(self, location: Location) -> list[str]:
         """Return the text column if named: of many data sets of text, the others may be of any length."""
@@ -187,12 +195,12 @@ class FilesSource:
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Read one fragment of one file."""
         file, index = self._find(fragment)
-        return file.read(index, self.columns, self.weights, batch_rows)
+        return _patiently(file, index, lambda: file.read(index, self.columns, self.weights, batch_rows))
 
     def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Read the columns of one fragment that pass through."""
         file, index = self._find(fragment)
-        return file.read_kept(index, self.kept, batch_rows)
+        return _patiently(file, index, lambda: file.read_kept(index, self.kept, batch_rows))
 
     def _find(self, fragment: Fragment) -> tuple[TableFile, int]:
         """Return the file of a fragment, and which of the file's it is."""
@@ -205,21 +213,18 @@ class FilesSource:
     def inputs(self) -> tuple[Input, ...]:
         """Return path, rows, size and digest of each file, as they were when first asked for."""
         if self._inputs is None:
-            with ThreadPoolExecutor(min(8, len(self._files))) as pool:
-                prints = pool.map(
-                    lambda file: file.location.fingerprint(sum(file.fragment_rows)), self._files
-                )
-                self._inputs = tuple(prints)
+            with _many_at_a_time(_fingerprint, self._files) as prints:
+                self._inputs = tuple(future.result() for future in prints)
         return self._inputs
 
     def require_original(self, fragment: Fragment) -> None:
-        """Raise an InputError unless the fragment's file is, on this machine, the one that was opened."""
+        """Raise an UnreadableError unless the fragment's file is, here, the one that was opened."""
         which = self._which(fragment)
         if which in self._originals:
             return
         problem = difference(self._files[which].location, self.inputs()[which])
         if problem is not None:
-            raise InputError(problem)
+            raise UnreadableError(problem)
         self._originals.add(which)
 
     def some_files(self, most: int) -> list[tuple[Location, Input]]:
@@ -230,11 +235,8 @@ class FilesSource:
 
     def state(self) -> list[list[Any]]:
         """Return name, size, time of change and rows of each file."""
-        state: list[list[Any]] = []
-        for file in self._files:
-            info = file.location.info()
-            state.append([file.location.name, info.size, info.mtime_ns, sum(file.fragment_rows)])
-        return state
+        with _many_at_a_time(_state, self._files) as states:
+            return [future.result() for future in states]
 
     @property
     def local_paths(self) -> list[str]:
@@ -249,6 +251,46 @@ class FilesSource:
         longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
         return max(file.reader_bytes for file in self._files) + texts
+
+
+@contextmanager
+def _many_at_a_time(
+    work: Callable[[Item], Result], items: Sequence[Item]
+) -> Iterator[Sequence[Future[Result]]]:
+    """Do small work that waits for the disk or the network; leaving early ends what is still to do."""
+    stop = threading.Event()
+
+    def check() -> None:
+        if stop.is_set():
+            raise CancelledError
+
+    def stoppable_work(item: Item) -> Result:
+        with stoppable(check):
+            return work(item)
+
+    with ThreadPoolExecutor(min(8, len(items))) as pool:
+        futures = [pool.submit(stoppable_work, item) for item in items]
+        try:
+            yield futures
+        finally:
+            stop.set()
+            for future in futures:
+                future.cancel()
+
+
+def _fingerprint(file: TableFile) -> Input:
+    return file.location.fingerprint(sum(file.fragment_rows))
+
+
+def _state(file: TableFile) -> list[Any]:
+    info = file.location.info()
+    return [file.location.name, info.size, info.mtime_ns, sum(file.fragment_rows)]
+
+
+def _patiently(file: TableFile, index: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Read a fragment, and try again where it is far away and cannot be read."""
+    location = file.location
+    return location.patience.resumed(file.where(index), begin) if location.is_remote else begin()
 
 
 def _shared_schema(files: Sequence[TableFile], names: Sequence[str]) -> pa.Schema:
@@ -273,7 +315,10 @@ def _list_width(file: TableFile, name: str) -> int:
 
 
 class PartitionedFile:
-    """A file below directories like `year=2020`, whose keys are columns too (the file's own win)."""
+    """A file below directories like `year=2020`, whose keys are columns too (the file's own win).
+
+    Or one of a table, which has keys of its own, and may no longer have all the columns of the file.
+    """
 
     def __init__(self, file: TableFile) -> None:
         self._file = file
@@ -297,7 +342,10 @@ class PartitionedFile:
             )
             for name, text in self._keys.items()
         }
-        return {**self._file.fields, **keys}
+        stored, entry = self._file.fields, self.location.entry
+        if entry is not None:
+            stored = {name: field for name, field in stored.items() if name in entry.columns}
+        return {**stored, **keys}
 
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a column of text takes; a key is one string, however often."""
@@ -342,6 +390,9 @@ class PartitionedFile:
 
     def kept_schema(self, names: Sequence[str]) -> pa.Schema:
         """Return names and types of columns that pass through; keys are text."""
+        fields = self.fields
+        for name in names:
+            require_field(fields, name, str(self.location))
         stored = self._file.kept_schema([name for name in names if name not in self._keys])
         return pa.schema([(n, pa.string()) if n in self._keys else stored.field(n) for n in names])
 
@@ -370,7 +421,7 @@ def _repeated(key: str, rows: int, *, text: bool) -> tuple[NDArray[Any], int]:
     """Return a partition key as a column, and how many nulls are in it."""
     if not text:
         return np.full(rows, float(key)), 0
-    null = key == _NULL_KEY
+    null = key == NULL_KEY
     return np.full(rows, None if null else key, object), rows if null else 0
 
 

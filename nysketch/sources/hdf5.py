@@ -11,11 +11,12 @@ variable length lie outside of the chunks, and nobody knows how long they are: t
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -38,6 +39,8 @@ _BATCH_BYTES, _BATCH_ROWS = 4 << 20, 2048
 # gzip shrinks zeros about a thousandfold; beyond that the data are declared, not stored.
 _MAX_RATIO = 2000
 _MAX_OBJECTS = 10_000
+# Of files that are not on this machine.
+_BUFFER_BYTES = 1 << 18
 # What a chunk holds of a string of variable length: its length and where it is. NumPy has pointers of 8.
 _REFERENCE_BYTES = 16
 # What h5py raises for damaged files, depending on which part is damaged.
@@ -59,7 +62,7 @@ class HDF5File:
     ) -> None:
         self.location, self._allow_external = location, allow_external
         self._cache: dict[str, int] = {}
-        with self._open() as file, _damage(f"{location}"):
+        with self._open() as file, self._damage():
             names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
             names = names or self._find(file, text=text)
             outside = [*filter(None, [extra]), *keep]  # the weights may lie outside the table
@@ -101,11 +104,14 @@ class HDF5File:
 
     def _open(self) -> h5py.File:
         try:
-            return h5py.File(self.location.local_path or self.location.open(), "r", **self._cache)
-        except OSError as error:
-            raise InputError(
-                f"{self.location}: cannot read as HDF5 (truncated or damaged?): {error}"
-            ) from error
+            return h5py.File(self.location.local_path or self._remote(), "r", **self._cache)
+        except (OSError, pa.ArrowException) as error:
+            what = "cannot read as HDF5 (truncated or damaged?)"
+            raise self.location.trouble(what, error) from error
+
+    def _remote(self) -> BinaryIO:
+        # HDF5 asks for a few bytes here and there: one request for each would be slow.
+        return io.BufferedReader(self.location.open_for_python(), _BUFFER_BYTES)
 
     def _find(self, file: h5py.File, *, text: bool) -> list[str]:
         """Choose the only 2-D numeric data set, or else all 1-D ones if they are equally long.
@@ -147,7 +153,7 @@ class HDF5File:
             if not isinstance(link, h5py.HardLink):
                 target = getattr(link, "filename", "") or getattr(link, "path", "")
                 self._refuse(f"{where}: {part!r} is a link to {target!r}, not stored here")
-            with _damage(where):
+            with self._damage(where):
                 node = node[part]
         if not isinstance(node, h5py.Dataset):
             raise SchemaError(f"{where}: is a group, not a data set")
@@ -192,7 +198,7 @@ class HDF5File:
 
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a data set of text takes, from its first strings."""
-        with self._open() as file, _damage(f"{self.location}"):
+        with self._open() as file, self._damage():
             first = self._guarded(file, name)[:TEXT_ROWS]
         return text_memory(sum(map(len, first)) / max(len(first), 1))
 
@@ -237,7 +243,7 @@ class HDF5File:
             opened = [self._guarded(file, name) for name in names] if self._keeps_chunks else None
             for start in range(begin, end, step):
                 datasets = opened or (self._guarded(file, name) for name in names)
-                with _damage(self.where(index)):
+                with self._damage(self.where(index)):
                     values = [dataset[start : min(start + step, end)] for dataset in datasets]
                 first = start
                 for batch in _cut(values, batch_rows):
@@ -245,6 +251,14 @@ class HDF5File:
                     yield first, batch
                     first += rows
                 del values  # before the next are read
+
+    @contextmanager
+    def _damage(self, where: str = "") -> Iterator[None]:
+        """Turn what h5py raises into an error that names the place."""
+        try:
+            yield
+        except _DAMAGE as error:
+            raise self.location.trouble("cannot read (truncated or damaged?)", error, where) from error
 
     def _decoded(self, values: NDArray[Any], name: str, first: int) -> NDArray[Any]:
         """Return bytes as strings; ASCII is UTF-8 too, and what says so may be wrong."""
@@ -267,15 +281,6 @@ def _cut(values: list[NDArray[Any]], batch_rows: int) -> Iterator[list[NDArray[A
         return
     for start in range(0, rows, batch_rows):
         yield [array[start : start + batch_rows].copy() for array in values]
-
-
-@contextmanager
-def _damage(where: str) -> Iterator[None]:
-    """Turn what h5py raises into an error that names the place."""
-    try:
-        yield
-    except _DAMAGE as error:
-        raise InputError(f"{where}: cannot read (truncated or damaged?): {error}") from error
 
 
 def _aligned(rows: int, chunk_rows: int) -> int:

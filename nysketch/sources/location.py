@@ -1,4 +1,8 @@
-"""Where files are: paths, globs, directories and URIs → locations that can be opened."""
+"""Where files are: paths, globs, directories, URIs and tables of files → locations that can be opened.
+
+How to reach filesystems is said in filesystems.py, what to do when they do not answer in patience.py, and
+which files make up a table of Delta Lake or Iceberg in lakes.py.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import fnmatch
 import glob
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
 from nysketch.provenance import Input
+from nysketch.sources import lakes
+from nysketch.sources.filesystems import connect, hide_secrets, is_single, without_secrets
+from nysketch.sources.patience import GaveUp, Patience, PatientFile, is_refusal
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -34,15 +41,22 @@ _MAGIC = {b"PAR1": "parquet", b"PARE": "parquet", b"\x89HDF": "hdf5", b"ARRO": "
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # of CSV, as pyarrow tells it from the name
 _GLOB = frozenset("*?[")
 _DIGESTED_BYTES = 1 << 16
+_STREAM_BYTES = 1 << 22
+_NO_PATIENCE = Patience(retries=0)  # with files on this machine: what they say once, they say again
 
 
 @dataclass(frozen=True)
 class Location:
-    """A file: `path` inside `filesystem`; `name` is how the user called it."""
+    """A file: `path` inside `filesystem`; `name` is how the user called it. It can be pickled.
+
+    The `entry` is that of the table it belongs to, if any.
+    """
 
     filesystem: Any
     path: str
     name: str
+    patience: Patience = field(default_factory=Patience)
+    entry: lakes.Entry | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -52,22 +66,56 @@ class Location:
         """The path for libraries that open files themselves, if the file is local."""
         return self.path if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the file is one of those that may fail to answer, and answer later."""
+        return self.local_path is None
+
     def open(self) -> Any:
-        """Return a random-access file."""
+        """Return a random-access file of Arrow."""
+        return pa.PythonFile(self.open_for_python()) if self.is_remote else self._open()
+
+    def open_for_python(self) -> Any:
+        """Return a random-access file for libraries that take those of Python."""
+        return PatientFile(self._open, self.name, self.patience) if self.is_remote else self._open()
+
+    def open_stream(self) -> Any:
+        """Return the content to read from start to end, decompressed if the name says that it must be."""
+        if not self.is_remote:
+            return self.filesystem.open_input_stream(self.path, compression="detect")
+        # One request for each read would be slow.
+        stream = pa.BufferedInputStream(self.open(), _STREAM_BYTES)
+        if not self.path.lower().endswith(_COMPRESSED):
+            return stream
+        return pa.CompressedInputStream(stream, pa.Codec.detect(self.path.lower()).name)
+
+    def _open(self) -> Any:
         return self.filesystem.open_input_file(self.path)
 
     @property
     def partition(self) -> dict[str, str]:
-        """The hive keys of the path: `year=2020/part.parquet` has year 2020."""
+        """The keys that the table tells, or those of the path: `year=2020/part.parquet` has year 2020."""
+        if self.entry is not None:
+            return dict(self.entry.keys)
         pairs = (part.split("=", 1) for part in PurePosixPath(self.name).parts[:-1] if "=" in part)
         return {key: unquote(value) for key, value in pairs}
 
+    def trouble(self, what: str, error: Exception, where: str = "") -> InputError:
+        """Return our error for one in reading bytes; `where` is a place in the file."""
+        query = self.path.partition("?")[2] if self.is_remote else ""  # of a web address: may be a signature
+        reason = str(error).replace(f"?{query}", "") if query else str(error)
+        kind = InputError if is_refusal(error) else UnreadableError
+        if isinstance(error, GaveUp):
+            what = what.removesuffix(" (truncated or damaged?)")
+        return kind(f"{where or self}: {what}: {reason}")
+
     def info(self) -> Any:
         """Return size and modification time."""
+        patience = self.patience if self.is_remote else _NO_PATIENCE
         try:
-            info = self.filesystem.get_file_info(self.path)
+            info = patience.call(self.name, lambda: self.filesystem.get_file_info(self.path))
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self}: cannot look up: {error}") from error
+            raise self.trouble("cannot look up", error) from error
         if info.type == pafs.FileType.NotFound:
             raise InputError(f"{self}: no such file")
         if info.type != pafs.FileType.File:
@@ -84,7 +132,7 @@ class Location:
                     file.seek(max(_DIGESTED_BYTES, info.size - _DIGESTED_BYTES))
                     sha.update(file.read(_DIGESTED_BYTES))
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self}: cannot read: {error}") from error
+            raise self.trouble("cannot read", error) from error
         return Input(self.name, rows, info.size, sha.hexdigest()[:32])
 
     def format(self) -> str:
@@ -96,7 +144,7 @@ class Location:
             with self.open() as file:
                 start = file.read(4)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self}: cannot open: {error}") from error
+            raise self.trouble("cannot open", error) from error
         found = _MAGIC.get(bytes(start))
         if found is None and by_name in (None, "parquet", "feather"):
             kind = "not a Parquet, HDF5, Feather or CSV file" if by_name is None else f"not a {by_name} file"
@@ -119,9 +167,14 @@ def difference(location: Location, known: Input) -> str | None:
     return None
 
 
-def expand(inputs: Sequence[str]) -> list[Location]:
-    """Return the files that paths, globs, directories and URIs stand for, in a stable order."""
-    locations = [location for text in inputs for location in _expand_one(text)]
+def expand(inputs: Sequence[str | Location], patience: Patience | None = None) -> list[Location]:
+    """Return the files that paths, globs, directories and URIs stand for, in a stable order.
+
+    A directory that is a table of Delta Lake or Iceberg stands for the files of its current version, and
+    so do `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`.
+    """
+    patience = patience or Patience()
+    locations = [location for item in inputs for location in _expand_one(item, patience)]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
         try:
@@ -137,34 +190,50 @@ def expand(inputs: Sequence[str]) -> list[Location]:
     return locations
 
 
-def _expand_one(text: str) -> list[Location]:
-    if "://" in text:
-        return list(_expand_uri(text))
-    local = pafs.LocalFileSystem()
+def _expand_one(item: str | Location, patience: Patience) -> list[Location]:
+    if isinstance(item, Location):
+        return [item]
+    if "://" in item:
+        return _expand_uri(item, patience)
     try:
-        paths = _expand_local(text)
+        if item.startswith(lakes.CATALOG) and not Path(item).exists():
+            files = lakes.catalog_files(item.removeprefix(lakes.CATALOG), patience)
+            return [_of_table(file, without_secrets(file.uri), patience) for file in files]
+        return _expand_local(item, patience)
     except OSError as error:
-        raise InputError(f"{text}: cannot look up: {error}") from error
-    return [Location(local, os.fspath(Path(path).absolute()), path) for path in paths]
+        raise InputError(f"{item}: cannot look up: {error}") from error
 
 
-def _expand_local(text: str) -> list[str]:
+def _of_table(file: lakes.DataFile, name: str, patience: Patience) -> Location:
+    return Location(file.filesystem, file.path, name, patience, file.entry)
+
+
+# ---- paths -------------------------------------------------------------------------------------------
+
+
+def _expand_local(text: str, patience: Patience) -> list[Location]:
     if _GLOB & set(text) and not Path(text).exists():
         # Path.glob takes no absolute patterns.
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
         matches = [path for path in matches if _is_meant(Path(path).name, Path(text).name)]
-        found = [path for path in matches if _is_file(Path(path))]
+        found = [_local(path) for path in matches if _is_file(Path(path))]
         if "**" not in text:  # which matches what is in the directories too
-            found += [file for path in matches if Path(path).is_dir() for file in _data_below(Path(path))]
+            found += [file for path in matches if Path(path).is_dir() for file in _below(path, patience)]
         if not found:
-            raise InputError(f"{text}: no files match")
-        return sorted(found)
+            raise NoFilesError(f"{text}: no files match")
+        return sorted(found, key=lambda location: location.name)
     if Path(text).is_dir():
-        found = _data_below(Path(text))
+        found = _below(text, patience)
         if not found:
-            raise InputError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
+            raise NoFilesError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
         return found
-    return [text]
+    if lakes.is_metadata(text) and Path(text).is_file():
+        return _of_metadata(pafs.LocalFileSystem(), os.fspath(Path(text).absolute()), text, patience)
+    return [_local(text)]
+
+
+def _local(path: str) -> Location:
+    return Location(pafs.LocalFileSystem(), os.fspath(Path(path).absolute()), path)
 
 
 def _is_file(path: Path) -> bool:
@@ -172,48 +241,140 @@ def _is_file(path: Path) -> bool:
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
-def _data_below(root: Path) -> list[str]:
-    return sorted(
-        os.fspath(path)
-        for path in root.rglob("*")
-        if _is_file(path) and _is_data(PurePosixPath(path.relative_to(root)))
-    )
+def _below(directory: str, patience: Patience) -> list[Location]:
+    """Return the data files of a directory, or of the table that it is."""
+    root, local = Path(directory), pafs.LocalFileSystem()
+    absolute = os.fspath(root.absolute())
+    table = _table(local, absolute, directory, absolute, patience)
+    if table is not None:
+        return table
+    files = sorted(os.fspath(path) for path in root.rglob("*") if _is_file(path))
+    inside = [PurePosixPath(path).relative_to(root) for path in files]
+    _require_no_table(directory, inside)
+    return [_local(path) for path, short in zip(files, inside, strict=True) if _is_data(short)]
 
 
-def _expand_uri(uri: str) -> Iterator[Location]:
-    scheme = uri.split("://", 1)[0] + "://"
-    name = _without_secrets(uri)
-    before, slash, rest = uri.removeprefix(scheme).partition("/")
-    encoded = scheme + before + slash + rest.replace("[", "%5B").replace("]", "%5D")
+# ---- URIs --------------------------------------------------------------------------------------------
+
+
+def _expand_uri(uri: str, patience: Patience) -> list[Location]:
+    name = without_secrets(uri)
     try:
-        filesystem, path = pafs.FileSystem.from_uri(encoded)
-        # Everything before the first pattern is a directory to list.
-        parts = path.split("/")
-        fixed = next((i for i, part in enumerate(parts) if _GLOB & set(part)), len(parts))
-        base = "/".join(parts[:fixed])
-        info = filesystem.get_file_info(base)
-        if info.type != pafs.FileType.Directory:
-            yield Location(filesystem, path, name)
-            return
-        listing = filesystem.get_file_info(pafs.FileSelector(base, recursive=True))
+        return _found_by_uri(uri, name, patience)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{name}: cannot open: {str(error).replace(encoded, name)}") from None
-    files = [info.path for info in listing if info.type == pafs.FileType.File]
-    if fixed < len(parts):
+        kind = UnreadableError if isinstance(error, OSError) and not is_refusal(error) else InputError
+        raise kind(f"{name}: cannot open: {hide_secrets(str(error), uri)}") from None
+
+
+def _found_by_uri(uri: str, name: str, patience: Patience) -> list[Location]:
+    filesystem, path = patience.call(name, lambda: connect(uri, timeout=patience.timeout))
+    if is_single(uri):
+        return [Location(filesystem, path, name, patience)]
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        patience = _NO_PATIENCE
+    # Everything before the first pattern is a directory to list.
+    parts = path.rstrip("/").split("/")
+    fixed = next((i for i, part in enumerate(parts) if _GLOB & set(part)), len(parts))
+    base = "/".join(parts[:fixed])
+    info = patience.call(name, lambda: filesystem.get_file_info(base or path))
+    is_glob = fixed < len(parts)
+    if info.type != pafs.FileType.Directory and not is_glob:
+        if lakes.is_metadata(path) and info.type == pafs.FileType.File:
+            return _of_metadata(filesystem, path, name, patience)
+        return [Location(filesystem, path, name, patience)]
+    if not is_glob and (table := _table(filesystem, base, name, name, patience)) is not None:
+        return table
+    selector = pafs.FileSelector(base, allow_not_found=True, recursive=True)
+    listing = patience.call(name, lambda: filesystem.get_file_info(selector))
+    files = sorted(info.path for info in listing if info.type == pafs.FileType.File)
+    if is_glob:
         files = [file for file in files if _matches(file.split("/"), parts)]
         files = [file for file in files if _is_meant(PurePosixPath(file).name, parts[-1])]
     else:
-        files = [file for file in files if _is_data(PurePosixPath(file[len(base) :].lstrip("/")))]
+        inside = [PurePosixPath(file[len(base) :].lstrip("/")) for file in files]
+        _require_no_table(name, inside)
+        files = [file for file, short in zip(files, inside, strict=True) if _is_data(short)]
     if not files:
-        raise InputError(f"{name}: no files match" if fixed < len(parts) else f"{name}: no data files")
-    for file in sorted(files):
-        yield Location(filesystem, file, scheme + file)
+        raise NoFilesError(f"{name}: no files match" if is_glob else f"{name}: no data files")
+    shown = "/".join(unquote(name).rstrip("/").split("/")[: fixed - len(parts) or None])
+    return [Location(filesystem, file, shown + file[len(base) :], patience) for file in files]
 
 
-def _without_secrets(uri: str) -> str:
-    """Return the URI without user, password and options: it ends up in messages and sketches."""
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+# ---- tables ------------------------------------------------------------------------------------------
+
+
+def _table(filesystem: Any, root: str, name: str, uri: str, patience: Patience) -> list[Location] | None:
+    """Return the files of the table that a directory is, or None if it is none."""
+    kind = _kind_of_table(filesystem, root, name, patience)
+    if kind is None:
+        _require_whole_table(filesystem, root, name, patience)
+        return None
+    shown = name.rstrip("/")
+    if kind == lakes.DELTA_LOG:
+        files = lakes.delta_files(uri, name, filesystem, root, patience)
+        found = [_of_table(file, f"{shown}/{file.uri}", patience) for file in files]
+    else:
+        found = _of_metadata(filesystem, kind, name, patience, root=root)
+    if not found:
+        raise InputError(f"{name}: the table has no rows")
+    return found
+
+
+def _kind_of_table(filesystem: Any, root: str, name: str, patience: Patience) -> str | None:
+    """Return how to know what files a directory's table has: by Delta's log, or Iceberg's metadata file."""
+    folders = [f"{root.rstrip('/')}/{folder}" for folder in (lakes.DELTA_LOG, lakes.ICEBERG_METADATA)]
+    log, metadata = patience.call(name, lambda: filesystem.get_file_info(folders))
+    if log.type == pafs.FileType.Directory:
+        return lakes.DELTA_LOG
+    if metadata.type != pafs.FileType.Directory:
+        return None
+    listing = patience.call(name, lambda: filesystem.get_file_info(pafs.FileSelector(metadata.path)))
+    versions = [info.path for info in listing if lakes.is_metadata(info.path)]
+    if not versions:
+        return None
+    hint, hints = None, [info.path for info in listing if info.path.endswith("/version-hint.text")]
+    if hints:
+        with Location(filesystem, hints[0], name, patience).open() as file:
+            hint = file.read().decode(errors="replace")
+    return lakes.newest_metadata(versions, hint, name)
+
+
+def _of_metadata(
+    filesystem: Any, path: str, name: str, patience: Patience, root: str | None = None
+) -> list[Location]:
+    """Return the files of the Iceberg table with this metadata; those below `root` are called by `name`."""
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
+    uri = path if is_local else f"{name.partition('://')[0]}://{path}"
+    files = lakes.iceberg_files(uri, name, filesystem, patience)
+    found = []
+    for file in files:
+        short = file.path.removeprefix(f"{root.rstrip('/')}/") if root is not None else file.path
+        shown = without_secrets(file.uri) if short == file.path else f"{name.rstrip('/')}/{short}"
+        found.append(_of_table(file, shown, patience))
+    return found
+
+
+def _require_no_table(name: str, inside: Sequence[PurePosixPath]) -> None:
+    """Refuse a directory in which there are tables: their files would be counted with those they replaced."""
+    for path in inside:
+        is_log = lakes.DELTA_LOG in path.parts[:-1]
+        if is_log or (lakes.is_metadata(path.name) and path.parts[-2:-1] == (lakes.ICEBERG_METADATA,)):
+            folder = lakes.DELTA_LOG if is_log else lakes.ICEBERG_METADATA
+            table = "/".join([name.rstrip("/"), *path.parts[: path.parts.index(folder)]])
+            what = "a Delta" if is_log else "an Iceberg"
+            raise InputError(f"{name}: there is {what} table in it, {table}. Give each table by itself")
+
+
+def _require_whole_table(filesystem: Any, root: str, name: str, patience: Patience) -> None:
+    """Refuse a part of a table's directory: which of its files are current, only the table tells."""
+    *above, last = root.rstrip("/").split("/")
+    while above and ("=" in last or last == "data"):
+        if _kind_of_table(filesystem, "/".join(above), name, patience) is not None:
+            raise InputError(
+                f"{name}: lies inside of a Delta or Iceberg table, of which only some files are current. "
+                f"Give the table, {'/'.join(above)}"
+            )
+        *above, last = above
 
 
 def _matches(parts: list[str], patterns: list[str]) -> bool:

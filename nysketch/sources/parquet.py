@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nysketch.basis import Column
-from nysketch.errors import InputError
+from nysketch.errors import UnreadableError
 from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
 from nysketch.sources.base import Batch, Field, names_of, text_memory
 from nysketch.sources.location import Location
@@ -42,7 +42,7 @@ class ParquetFile:
             metadata = file.metadata
             self.fragment_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         if any(rows < 0 for rows in self.fragment_rows):
-            raise InputError(f"{location}: damaged: a row group declares {min(self.fragment_rows)} rows")
+            raise UnreadableError(f"{location}: damaged: a row group declares {min(self.fragment_rows)} rows")
 
     def _open(self, columns: int = 1) -> pq.ParquetFile:
         buffer = min(max(_READ_AHEAD_BYTES // columns, 1 << 15), 1 << 20)
@@ -54,15 +54,19 @@ class ParquetFile:
                 page_checksum_verification=True,  # where the writer left checksums
             )
         except _DAMAGE as error:
-            raise InputError(
-                f"{self.location}: cannot read as Parquet (truncated or damaged?): {error}"
-            ) from error
+            what = "cannot read as Parquet (truncated or damaged?)"
+            raise self.location.trouble(what, error) from error
 
     def _open_or_last(self, columns: int) -> pq.ParquetFile:
         if getattr(_last, "opened_by", None) is not self:
             # The old one is closed when its last reader is done with it.
             _last.file, _last.opened_by = self._open(columns), self
         return _last.file
+
+    def _forget_last(self) -> None:
+        """Open anew next time: after an error, nobody knows in what state a reader is."""
+        if getattr(_last, "opened_by", None) is self:
+            del _last.file, _last.opened_by
 
     @property
     def reader_bytes(self) -> int:
@@ -87,9 +91,8 @@ class ParquetFile:
                     if width is not None:
                         return width
         except _DAMAGE as error:
-            raise InputError(
-                f"{self.location}: cannot read column {name!r} (truncated or damaged?): {error}"
-            ) from error
+            what = f"cannot read column {name!r} (truncated or damaged?)"
+            raise self.location.trouble(what, error) from error
         return 0
 
     def text_bytes(self, name: str) -> int:
@@ -125,4 +128,6 @@ class ParquetFile:
                 batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False
             )
         except _DAMAGE as error:
-            raise InputError(f"{self.where(index)}: cannot read (truncated or damaged?): {error}") from error
+            self._forget_last()
+            what = "cannot read (truncated or damaged?)"
+            raise self.location.trouble(what, error, self.where(index)) from error

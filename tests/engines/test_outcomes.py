@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nysketch.engines.outcomes import PIECES, RESULTS, TOTAL, Look, add_up, look, run_group, software, unfit
-from nysketch.errors import InputError, InvalidRowsError
+from nysketch.errors import InputError, InvalidRowsError, UnreadableError
 from tests.engines.works import Count, Pieces
 
 
@@ -21,7 +21,7 @@ def test_a_group_ends_at_the_first_failure(source, fragments, notes):
     (failure,) = outcome.failures
     assert [f.number for f in failure.rest] == [3, 4, 5]
     assert failure.fragment is fragments[3]
-    assert isinstance(failure.error, InputError) and failure.again
+    assert isinstance(failure.error, UnreadableError) and failure.again
     assert outcome.rows == 300 and outcome.seconds > 0
 
 
@@ -33,7 +33,8 @@ def test_pieces_of_a_fragment_that_fails_are_not_sent(source, fragments, notes):
 @pytest.mark.parametrize(
     ("error", "again"),
     [
-        (InputError("unreadable"), True),
+        (UnreadableError("unreadable"), True),
+        (InputError("other rows than declared"), False),
         (InvalidRowsError("NaN"), False),
         (OSError("too many open files"), True),
         (MemoryError(), True),

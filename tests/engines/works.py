@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nysketch.errors import InputError, InvalidRowsError
+from nysketch.errors import InvalidRowsError, UnreadableError
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Count:
         if fragment.number in self.deadly:
             os._exit(1)
         if len(attempts) < self.failing.get(fragment.number, 0):
-            raise InputError(f"{fragment.where}: cannot read")
+            raise UnreadableError(f"{fragment.where}: cannot read")
         if fragment.number in self.invalid:
             raise InvalidRowsError(f"{fragment.where}: has 3 NaN")
         time.sleep(self.seconds)

@@ -1,0 +1,165 @@
+"""URIs → filesystems: those of pyarrow with time-outs, and all others that fsspec knows.
+
+Who is allowed to read is the business of the environment (variables, files, roles), as each of them documents
+it. What a URI itself tells of it (user, password, options) is used, and never shown.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from nysketch.errors import InputError
+
+_HTTP = ("http", "https")
+# Where the name before the @ is that of a container.
+_AZURE = ("abfs", "abfss")
+# fsspec's filesystems that take a time-out, for connecting at least.
+_WITH_TIMEOUT = ("ftp", "sftp", "ssh")
+_UNKNOWN = "Unrecognized filesystem type"
+# Options of a URI whose values are words like any other.
+_HARMLESS = ("scheme", "region")
+
+
+def connect(uri: str, *, timeout: float) -> tuple[Any, str]:
+    """Return a filesystem of pyarrow that answers within `timeout` seconds or fails, and the path in it."""
+    scheme = scheme_of(uri)
+    before, slash, rest = uri.removeprefix(f"{scheme}://").partition("/")
+    # Brackets belong to globs, but not into URIs.
+    encoded = f"{scheme}://{before}{slash}{rest.replace('[', '%5B').replace(']', '%5D')}"
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(encoded)
+    except pa.ArrowInvalid as error:
+        if _UNKNOWN not in str(error):
+            raise ValueError(str(error)) from None  # and no I/O error: it will not pass
+        return _connect_by_fsspec(uri, timeout=timeout)
+    if isinstance(filesystem, pafs.S3FileSystem):
+        filesystem = S3FileSystem.like(filesystem, timeout=timeout)
+    elif scheme in ("gs", "gcs") and "retry_limit_seconds" not in uri:
+        limit = datetime.timedelta(seconds=timeout)
+        filesystem = type(filesystem)(**(options_of(filesystem) | {"retry_time_limit": limit}))
+    return filesystem, path
+
+
+def options_of(filesystem: Any) -> dict[str, Any]:
+    """Return what a filesystem of pyarrow was made with: what is pickled of it."""
+    options: dict[str, Any] = filesystem.__reduce__()[1][0]
+    return options
+
+
+class S3FileSystem(pafs.S3FileSystem):  # type: ignore[misc] # pyarrow has no types
+    """S3 without attempts of its own, also when it was pickled: patience.py knows better when to stop.
+
+    pyarrow's would make three attempts of 3 seconds each: too short for a slow server, and nothing is said.
+    """
+
+    @classmethod
+    def like(cls, other: pafs.S3FileSystem, *, timeout: float) -> S3FileSystem:
+        """Return another one's copy."""
+        return cls._made(options_of(other) | {"connect_timeout": timeout, "request_timeout": timeout})
+
+    @classmethod
+    def _made(cls, options: dict[str, Any]) -> S3FileSystem:
+        return cls(**options, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=1))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return S3FileSystem._made, (super().__reduce__()[1][0],)
+
+
+def _connect_by_fsspec(uri: str, *, timeout: float) -> tuple[Any, str]:
+    name, scheme = without_secrets(uri), scheme_of(uri)
+    try:
+        import fsspec
+    except ImportError:
+        raise InputError(
+            f"{name}: {scheme}:// needs fsspec, which is not installed: pip install 'nysketch[remote]'"
+        ) from None
+    try:
+        filesystem, path = fsspec.core.url_to_fs(uri, **_fsspec_options(scheme, timeout))
+    except ImportError as error:
+        raise InputError(f"{name}: a package is missing for {scheme}://: {error}") from None
+    return pafs.PyFileSystem(_Handler(filesystem)), path
+
+
+class _Handler(pafs.FSSpecHandler):  # type: ignore[misc] # pyarrow has no types
+    """fsspec as a filesystem of pyarrow, but honest about what is missing and what did not answer."""
+
+    def get_file_info(self, paths: Sequence[str]) -> list[Any]:
+        """Return type, size and time of change of files."""
+        infos = []
+        for path in paths:
+            try:
+                with _true_reason():
+                    infos.append(self._create_file_info(path, self.fs.info(path)))
+            except FileNotFoundError:
+                infos.append(pafs.FileInfo(path, pafs.FileType.NotFound))
+        return infos
+
+    def open_input_file(self, path: str) -> Any:
+        """Return a random-access file."""
+        with _true_reason():
+            return super().open_input_file(path)
+
+
+@contextmanager
+def _true_reason() -> Iterator[None]:
+    """Raise what a FileNotFoundError hides: fsspec calls all missing that a web server fails to deliver."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        cause = error.__cause__
+        if cause is None or isinstance(cause, FileNotFoundError):
+            raise
+        raise cause from None
+
+
+def _fsspec_options(scheme: str, timeout: float) -> dict[str, Any]:
+    """Return a time-out as the filesystem takes it; not all do."""
+    if scheme in _WITH_TIMEOUT:
+        return {"timeout": timeout}
+    if scheme in _HTTP:
+        try:
+            from aiohttp import ClientTimeout
+        except ImportError:
+            return {}  # fsspec will say what it misses
+        return {"client_kwargs": {"timeout": ClientTimeout(connect=timeout, sock_read=timeout)}}
+    return {}
+
+
+def scheme_of(uri: str) -> str:
+    """Return what comes before `://`."""
+    return uri.partition("://")[0]
+
+
+def is_single(uri: str) -> bool:
+    """Say whether a URI is never a directory or a glob: web servers list nothing, and ? begins a query."""
+    return scheme_of(uri) in _HTTP
+
+
+def without_secrets(uri: str) -> str:
+    """Return the URI without user, password and options: it ends up in messages and sketches."""
+    if "://" not in uri:
+        return uri
+    parts = urlsplit(uri)
+    user, at, host = parts.netloc.rpartition("@")
+    container = user.partition(":")[0] + at if parts.scheme in _AZURE and user.partition(":")[0] else ""
+    return f"{parts.scheme}://{container}{host}{parts.path}"
+
+
+def hide_secrets(text: str, uri: str) -> str:
+    """Return a message about a URI without what the URI should not have shown."""
+    parts = urlsplit(uri)
+    user, _, _ = parts.netloc.rpartition("@")
+    text = text.replace(uri, without_secrets(uri))
+    values = [value for key, value in parse_qsl(parts.query) if key not in _HARMLESS]
+    password = user.partition(":")[2]
+    for secret in (parts.query, user if password else "", password, unquote(password), *values):
+        # Short ones are no secrets, but letters of other words.
+        text = text.replace(secret, "…") if len(secret) > 3 else text
+    return text
