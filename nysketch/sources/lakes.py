@@ -141,7 +141,7 @@ def _object_store(filesystem: Any, patience: Patience) -> dict[str, str]:
         "aws_access_key_id": s3["access_key"],
         "aws_secret_access_key": s3["secret_key"],
         "aws_session_token": s3["session_token"],
-        "aws_region": s3["region"],
+        "aws_region": filesystem.region,
         "aws_endpoint_url": endpoint,
         "aws_allow_http": "true" if endpoint.startswith("http:") else "",
         "aws_skip_signature": "true" if s3["anonymous"] else "",
@@ -217,7 +217,7 @@ def _file_io(filesystem: Any) -> dict[str, str]:
         "s3.access-key-id": s3["access_key"],
         "s3.secret-access-key": s3["secret_key"],
         "s3.session-token": s3["session_token"],
-        "s3.region": s3["region"],
+        "s3.region": filesystem.region,  # or pyiceberg would ask Amazon for it
         "s3.endpoint": _endpoint(s3),
         "s3.anonymous": "true" if s3["anonymous"] else "",
         "s3.connect-timeout": str(s3["connect_timeout"]),

@@ -62,13 +62,14 @@ class Proxy:
     """Passes requests on to another port, but for those that fail.
 
     A `share` of them does: which ones depends on the request, how often it was made and the seed, not on who
-    comes first. Those for which `broken(method, path, first byte, last byte)` returns a status fail always.
+    comes first. Those for which `broken(method, path, first byte, last byte)` returns a status fail always;
+    those for which it returns "silence" are never answered.
     """
 
     def __init__(self, port, *, share=0.0, seed=0, broken=None):
         self.share, self.seed, self.broken = share, seed, broken or (lambda *request: None)
         self.failures, self.requests = Counter(), Counter()
-        self._lock = threading.Lock()
+        self._lock, self._stopped = threading.Lock(), threading.Event()
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -92,6 +93,9 @@ class Proxy:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 failure = proxy._failure(self.command, self.path, self.headers.get("Range", ""))
                 if failure == "close":
+                    return self._cut_off()
+                if failure == "silence":
+                    proxy._stopped.wait()
                     return self._cut_off()
                 if failure is not None and failure.isdigit():
                     return self._answer(int(failure), [], b"", head=self.command == "HEAD")
@@ -152,6 +156,7 @@ class Proxy:
             return failure
 
     def stop(self):
+        self._stopped.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
