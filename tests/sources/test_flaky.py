@@ -10,6 +10,7 @@ import pytest
 
 import nysketch
 from nysketch.checkpoint import checkpoint_path
+from nysketch.engines.local import Threads
 from nysketch.errors import UnreadableError
 from nysketch.fitting import BasisOptions
 from nysketch.jobs import sketch_to_file
@@ -43,7 +44,7 @@ def sketched(uri, output, **reading):
         basis=None,
         wanted=BasisOptions(m=20),
         options=PassOptions(blocks=4),
-        threads=2,
+        engine=Threads(2),
     )
 
 
@@ -80,6 +81,20 @@ def test_the_command_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path,
     assert (tmp_path / "flaky").read_bytes() == (tmp_path / "healthy").read_bytes()
     assert proxy.failures.total() > 0
     assert "trying again (1 of 4) in" in done.stderr
+
+
+def test_a_cluster_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path, run_cli):
+    """Footers and pilot, then rows: read by workers, which try again by themselves."""
+    proxy = proxied(share=0.05, seed=4)
+    for name, port, flags in (
+        ("healthy", s3.port, []),
+        ("flaky", proxy.port, ["--engine", "dask", "--workers", "2"]),
+    ):
+        command = ["sketch", stored, "-m", 20, "-o", tmp_path / name, *flags]
+        done = run_cli(*command, env=s3.environment(port))
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "flaky").read_bytes() == (tmp_path / "healthy").read_bytes()
+    assert proxy.failures.total() > 0
 
 
 def page_of(tmp_path, group):
