@@ -197,7 +197,8 @@ def run_pass(
 
     try:
         # Closing stops the workers: without it, they would finish what they have before an error shows.
-        with closing(engine.run_together(tallier, todo, meanwhile=report)) as finished:
+        left = None if rows_to_read is None else rows_to_read - rows_before
+        with closing(engine.run_together(tallier, todo, rows=left, meanwhile=report)) as finished:
             report()
             for fragments, added in finished:
                 running.add(added, fragments)

@@ -171,7 +171,8 @@ def test_the_recipe_for_spark_of_the_page_on_scaling_runs(tmp_path, monkeypatch)
     table = pa.table({"x": np.random.default_rng(0).normal(size=1000)})
     nysketch.save(nysketch.Basis.fit(table, m=20), "basis.nysk")
     text = (ROOT / "docs" / "scaling.md").read_text()
-    (recipe,) = re.findall(r"```python\n(.*?)```", text[text.index("## Spark") :], re.DOTALL)
+    section = text[text.index("## Spark") : text.index("## Dask")]
+    (recipe,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     batches = table.to_batches(max_chunksize=100)
     names = {"frame": Frame([batches[:3], [batches[0].slice(0, 0)], [], batches[3:]])}
     exec(recipe, names)

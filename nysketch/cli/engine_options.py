@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from nysketch.cli import options
 from nysketch.cli.options import Command
@@ -110,7 +111,18 @@ def engine(command: Command) -> Command:
         worker_wait: float,
         **kwargs: Any,
     ) -> Any:
-        choice = EngineChoice(engine, threads, scheduler, workers, worker_wait)
+        given = {"threads": threads, "scheduler": scheduler, "workers": workers}
+        choice = EngineChoice(engine, patience=worker_wait, **_meant(engine, given))
         return command(*args, engine=choice, **kwargs)
 
     return wrapped
+
+
+def _meant(engine: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a config file or a variable says if the engine, or a flag, does not go with it."""
+    source = click.get_current_context().get_parameter_source
+    flags = {name for name in given if source(name) == ParameterSource.COMMANDLINE}
+    unfit = {"scheduler", "workers"} if engine == "local" else {"threads"}
+    if engine == "dask" and len(flags & {"scheduler", "workers"}) == 1:
+        unfit |= {"scheduler", "workers"}
+    return {name: None if name in unfit - flags else value for name, value in given.items()}

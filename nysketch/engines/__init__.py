@@ -97,7 +97,15 @@ class Engine(Protocol):
         ...
 
     def run_together(
-        self, work: Summing[Total], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+        self,
+        work: Summing[Total],
+        fragments: Iterable[Fragment],
+        *,
+        rows: int | None = None,
+        meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
-        """Yield some fragments and a part of the total, for `Running.add`, until all are there."""
+        """Yield some fragments and a part of the total, for `Running.add`, until all are there.
+
+        `rows` is how many they have in all, if not as many as the source.
+        """
         ...

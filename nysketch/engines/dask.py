@@ -21,8 +21,9 @@ from nysketch.engines.outcomes import (
     look,
     unfit,
 )
-from nysketch.engines.sessions import ANSWER, Overseer, Session, scheduler_gone
+from nysketch.engines.sessions import ANSWER, Overseer, Session, lost_without_scheduler
 from nysketch.errors import ClusterError, UsageError
+from nysketch.provenance import Input
 from nysketch.sources import Fragment
 
 log = logging.getLogger("nysketch")
@@ -112,6 +113,8 @@ class DaskEngine:
         seconds: float = SECONDS,
         fan_in: int = FAN_IN,
     ) -> None:
+        if fan_in < 2:
+            raise UsageError(f"totals must be added up by two at least, not by {fan_in}")
         self._client, self._patience = client, patience
         self._retries, self._seconds, self._fan_in = retries, seconds, fan_in
         self._session_now: Session | None = None
@@ -155,13 +158,18 @@ class DaskEngine:
         return self._begun(pieces())
 
     def run_together(
-        self, work: Summing[Total], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+        self,
+        work: Summing[Total],
+        fragments: Iterable[Fragment],
+        *,
+        rows: int | None = None,
+        meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
         """Yield some fragments and their total, added up by the workers."""
 
         def totals() -> Generator[tuple[Sequence[Fragment], Any], None, None]:
             groups = Groups(fragments, seconds=self._seconds)
-            with self._session(work, TOTAL, meanwhile) as session:
+            with self._session(work, TOTAL, meanwhile, rows) as session:
                 for outcome in session.as_they_finish(groups, self._fan_in):
                     yield outcome.done, outcome.value
 
@@ -173,26 +181,32 @@ class DaskEngine:
         return run
 
     @contextmanager
-    def _session(self, work: Work[Any], how: str, meanwhile: Callable[[], None]) -> Iterator[Session]:
+    def _session(
+        self, work: Work[Any], how: str, meanwhile: Callable[[], None], rows: int | None = None
+    ) -> Iterator[Session]:
         if not work.source.is_files:
             raise UsageError("a cluster reads files: this source is one of this process alone")
         work.source.inputs()  # what workers compare their files with
-        overseer = Overseer(self._client, self._patience, meanwhile)
+        files = work.source.some_files(_FILES_LOOKED_AT)
+
+        def inspect(new: Sequence[str]) -> None:
+            self._require_fit(new, files)
+
+        overseer = Overseer(self._client, self._patience, meanwhile, inspect)
         overseer.await_workers()
-        self._require_fit(work)
-        session = self._session_now = Session(self._client, overseer, work, how, retries=self._retries)
+        # Who comes later is asked for a file when it reads from it: others can go on.
+        files = ()
+        session = Session(self._client, overseer, work, how, retries=self._retries, rows=rows)
+        self._session_now = session
         try:
             yield session
         finally:
             session.close()
 
-    def _require_fit(self, work: Work[Any]) -> None:
-        """Ask every worker for its software and for some files; refuse those that lack any, by name."""
-        files = work.source.some_files(_FILES_LOOKED_AT)
-        try:
-            looks = self._client.run(look, files, on_error="return")
-        except (OSError, TimeoutError) as error:
-            raise scheduler_gone(self._client, error) from error
+    def _require_fit(self, workers: Sequence[str], files: Sequence[tuple[Any, Input]]) -> None:
+        """Ask workers for their software and for some files; refuse those that lack any, by name."""
+        with lost_without_scheduler(self._client):
+            looks = self._client.run(look, files, workers=list(workers), on_error="return")
         # Whoever goes now is not there any more: others will do.
         looks = {name: found for name, found in looks.items() if not isinstance(found, OSError)}
         cannot, may_differ = unfit(looks)

@@ -79,7 +79,12 @@ class Threads:
         return run_in_order(work, fragments, threads=self.count, size=size, most=most, meanwhile=meanwhile)
 
     def run_together(
-        self, work: Summing[Total], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+        self,
+        work: Summing[Total],
+        fragments: Iterable[Fragment],
+        *,
+        rows: int | None = None,
+        meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
         """Yield fragments one by one: their results are added up by the caller, who alone has the total."""
         with closing(self.run(work, fragments, meanwhile=meanwhile)) as finished:

@@ -6,6 +6,7 @@ fails: what was finished until then counts, and whoever gave it the group decide
 
 from __future__ import annotations
 
+import functools
 import pickle
 import platform
 import time
@@ -16,11 +17,12 @@ from typing import Any
 
 from nysketch import __version__
 from nysketch.blas import one_thread
-from nysketch.engines import Summing, Work, nothing
-from nysketch.errors import NysketchError, UnreadableError
+from nysketch.engines import Work, nothing
+from nysketch.errors import ClusterError, NysketchError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources import Fragment
 from nysketch.sources.location import Location, difference
+from nysketch.sources.patience import is_refusal
 
 # Ways to send back what comes of a group.
 RESULTS, PIECES, TOTAL = "results", "pieces", "total"
@@ -65,22 +67,31 @@ class Outcome:
         return sum(fragment.rows for fragment in self.done)
 
 
+@dataclass(frozen=True)
+class Shipped:
+    """Work on its way to the workers, and the software that it was made with."""
+
+    work: Any
+    software: dict[str, str]
+
+
 def packed(work: Work[Any]) -> bytes:
     """Return work as bytes; it goes to every worker once."""
     import cloudpickle
 
-    data: bytes = cloudpickle.dumps(work)
+    data: bytes = cloudpickle.dumps(Shipped(work, software()))
     return data
 
 
-def unpacked(data: bytes) -> Work[Any]:
+def unpacked(data: bytes) -> Shipped:
     """Return the work that was packed; what it makes for its threads, it makes once."""
-    work: Work[Any] = pickle.loads(data)
-    return work
+    shipped: Shipped = pickle.loads(data)
+    return shipped
 
 
-def run_group(work: Any, fragments: Sequence[Fragment], how: str) -> Outcome:
+def run_group(shipped: Shipped, fragments: Sequence[Fragment], how: str) -> Outcome:
     """Run work on a group of fragments, up to the first that fails."""
+    work = shipped.work
     started = time.perf_counter()
     results: list[Any] = []
     running = work.running() if how == TOTAL else None
@@ -89,6 +100,7 @@ def run_group(work: Any, fragments: Sequence[Fragment], how: str) -> Outcome:
     with one_thread():  # the threads of the worker are the parallelism
         for fragment in fragments:
             try:
+                _require_software(shipped.software)
                 work.source.require_original(fragment)
                 result = work(fragment, nothing)
                 if running is not None:
@@ -103,9 +115,9 @@ def run_group(work: Any, fragments: Sequence[Fragment], how: str) -> Outcome:
     return Outcome(tuple(fragments[:done]), value, failures, time.perf_counter() - started)
 
 
-def add_up(work: Summing[Any], outcomes: Sequence[Outcome]) -> Outcome:
+def add_up(shipped: Shipped, outcomes: Sequence[Outcome]) -> Outcome:
     """Put the totals of several groups together, on the worker that has most of them."""
-    running = work.running()
+    running = shipped.work.running()
     for outcome in outcomes:
         if outcome.done:
             running.add(outcome.value)
@@ -117,7 +129,9 @@ def add_up(work: Summing[Any], outcomes: Sequence[Outcome]) -> Outcome:
 
 def _failure(rest: tuple[Fragment, ...], error: Exception) -> Failure:
     if isinstance(error, NysketchError):
-        return Failure(rest, error, isinstance(error, UnreadableError), here())
+        # What is missing or forbidden here may be there for another worker.
+        refused = error.__cause__ is not None and is_refusal(error.__cause__)
+        return Failure(rest, error, isinstance(error, UnreadableError | ClusterError) or refused, here())
     where, what = rest[0].where, f"{type(error).__name__}: {error}"
     again = isinstance(error, OSError | MemoryError)
     return Failure(rest, NysketchError(f"{where}: failed with {what}"), again, here())
@@ -145,11 +159,28 @@ class Look:
     problems: tuple[str, ...] = ()
 
 
+@functools.cache
 def software() -> dict[str, str]:
     """Return the versions that matter."""
     major, minor, _ = platform.python_version_tuple()
     libraries = {name: version(name) for name in _ROUNDING}
     return {"nysketch": __version__, "Python": f"{major}.{minor}", **libraries}
+
+
+def _require_software(wanted: dict[str, str]) -> None:
+    """Raise a ClusterError if this worker cannot have come to the same sums."""
+    differing = _differing(software(), wanted)
+    if differing:
+        raise ClusterError(f"worker {here()}: {'; '.join(differing)}")
+
+
+def _differing(found: dict[str, str], ours: dict[str, str], *, vital: bool = True) -> list[str]:
+    """Say which versions differ: those without which nothing is right, or those that round."""
+    return [
+        f"{what} {found.get(what, 'missing')}, here {mine}"
+        for what, mine in ours.items()
+        if found.get(what) != mine and (what in _ROUNDING) != vital
+    ]
 
 
 def look(files: Sequence[tuple[Location, Input]]) -> Look:
@@ -167,16 +198,12 @@ def unfit(looks: dict[str, Any]) -> tuple[list[str], list[str]]:
             cannot.append(f"{address}: {_why(found)}")
             continue
         name = f"{address} ({found.host})"
-        differing = [
-            f"{what} {found.software.get(what, 'missing')}, here {mine}"
-            for what, mine in ours.items()
-            if found.software.get(what) != mine
-        ]
-        vital = [text for text in differing if text.split()[0] not in _ROUNDING]
+        vital = _differing(found.software, ours)
+        rounding = _differing(found.software, ours, vital=False)
         if vital or found.problems:
             cannot.append(f"{name}: {'; '.join([*vital, *found.problems[:1]])}")
-        elif differing:
-            may_differ.append(f"{name}: {', '.join(differing)}")
+        elif rounding:
+            may_differ.append(f"{name}: {', '.join(rounding)}")
     return cannot, may_differ
 
 

@@ -15,8 +15,9 @@ import queue
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,29 +55,54 @@ def scheduler_gone(client: Any, error: object = None) -> ClusterError:
     return ClusterError(f"the Dask scheduler at {address} has gone{why}. Start it again, or another one")
 
 
+@contextmanager
+def lost_without_scheduler(client: Any) -> Iterator[None]:
+    """Raise a ClusterError where Dask has many errors for a scheduler that does not answer."""
+    try:
+        yield
+    except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
+        raise scheduler_gone(client, error) from error
+
+
 class Overseer:
-    """Looks after the cluster while others wait: is there a scheduler, are there workers?"""
+    """Looks after the cluster while others wait: is there a scheduler, are there workers, are they fit?
 
-    def __init__(self, client: Any, patience: float, meanwhile: Callable[[], None]) -> None:
+    `inspect` is given the addresses of workers that are new, and raises a ClusterError if they will not do.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        patience: float,
+        meanwhile: Callable[[], None],
+        inspect: Callable[[Sequence[str]], None],
+    ) -> None:
         self._client, self._patience, self._meanwhile = client, patience, meanwhile
+        self._inspect = inspect
         self._looked, self._seen = -math.inf, time.monotonic()
-        self.threads = 0
+        self.workers: dict[str, int] = {}  # their threads, by address
 
-    def look(self) -> None:
+    @property
+    def threads(self) -> int:
+        """How many threads all workers have together."""
+        return sum(self.workers.values())
+
+    def look(self, *, at_once: bool = False) -> None:
         """Tell the caller that time passes; raise a ClusterError if it passes in vain."""
         self._meanwhile()
         now = time.monotonic()
-        if now - self._looked < _EVERY:
+        if now - self._looked < _EVERY and not at_once:
             return
         self._looked = now
         if self._client.status not in ("running", "connecting"):
             raise scheduler_gone(self._client)
-        try:
-            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=ANSWER)
-        except (OSError, TimeoutError, RuntimeError) as error:
-            raise scheduler_gone(self._client, error) from error
-        self.threads = sum(threads.values())
-        if self.threads:
+        with lost_without_scheduler(self._client):
+            workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=ANSWER)
+        new = [address for address in workers if address not in self.workers]
+        if new:
+            self._inspect(new)
+        self.workers = dict(workers)
+        if self.workers:
             self._seen = now
         elif now - self._seen >= self._patience:
             raise ClusterError(
@@ -87,9 +113,8 @@ class Overseer:
     def await_workers(self) -> None:
         """Return once there is a worker."""
         while True:
-            self._looked = -math.inf
-            self.look()
-            if self.threads:
+            self.look(at_once=True)
+            if self.workers:
                 return
             time.sleep(0.1)
 
@@ -110,13 +135,24 @@ class _Leaf:
 class Session:
     """One run: what was handed out, what has come back, what must be done again."""
 
-    def __init__(self, client: Any, overseer: Overseer, work: Work[Any], how: str, *, retries: int) -> None:
+    def __init__(
+        self,
+        client: Any,
+        overseer: Overseer,
+        work: Work[Any],
+        how: str,
+        *,
+        retries: int,
+        rows: int | None = None,
+    ) -> None:
         self._client, self._overseer, self._how = client, overseer, how
         self._retries = retries
         self._token, self._count = uuid.uuid4().hex[:12], 0
-        self._rows_in_all, self._rows, self._most_rows = work.source.rows or 0, 0, 0
+        self._rows_in_all = work.source.rows or 0 if rows is None else rows
+        self._rows = self._most_rows = 0
         # As a task, and not as data: data are gone with the workers that have them, a task is run again.
-        self._work = client.submit(unpacked, packed(work), key=self._key("work"), pure=False)
+        self._work = self._submit("work", unpacked, packed(work))
+        self._fetching = ThreadPoolExecutor(1, thread_name_prefix="nysketch-fetch")
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._held: set[_Leaf] = set()
         self._tries: Counter[int] = Counter()
@@ -134,6 +170,7 @@ class Session:
 
     def close(self) -> None:
         """Let go of everything: workers drop what they have not begun."""
+        self._fetching.shutdown(wait=False, cancel_futures=True)
         futures = [leaf.future for leaf in self._held]
         self._held.clear()
         with suppress(Exception):  # the scheduler may have gone, which is being said already
@@ -146,15 +183,17 @@ class Session:
         self._count += 1
         return f"nysketch_{what}-{self._token}-{self._count}"
 
+    def _submit(self, what: str, *task: Any, **where: Any) -> Any:
+        with lost_without_scheduler(self._client):
+            return self._client.submit(*task, key=self._key(what), pure=False, **where)
+
     def _hand_out(self, fragments: tuple[Fragment, ...], *, but: str | None = None) -> _Leaf:
         """Give a group to some worker; if it can be, to another one than `but`."""
         where: dict[str, Any] = {}
-        if but is not None:
-            others = [address for address in self._client.nthreads() if address != but]
-            where = {"workers": others, "allow_other_workers": True} if others else {}
-        future = self._client.submit(
-            run_group, self._work, fragments, self._how, key=self._key("group"), pure=False, **where
-        )
+        others = [address for address in self._overseer.workers if address != but]
+        if but is not None and others:
+            where = {"workers": others, "allow_other_workers": True}
+        future = self._submit("group", run_group, self._work, fragments, self._how, **where)
         return self._awaited(_Leaf(fragments, future))
 
     def _awaited(self, leaf: _Leaf) -> _Leaf:
@@ -191,11 +230,14 @@ class Session:
         while future.status != "error":
             if future.status == "cancelled":
                 raise scheduler_gone(self._client)
-            try:
-                outcome: Outcome = future.result(timeout=_EVERY)
-                return outcome
-            except TimeoutError:
+            # Not with a limit of Dask's: what is on its way then would be sent again, from the beginning.
+            fetched = self._fetching.submit(future.result)
+            while not fetched.done():
                 self._overseer.look()
+                wait([fetched], timeout=0.5)
+            try:
+                outcome: Outcome = fetched.result()
+                return outcome
             except Exception as error:
                 if future.status == "error":
                     break
@@ -232,14 +274,18 @@ class Session:
 
     def _killed(self, leaf: _Leaf) -> list[tuple[Fragment, ...]]:
         """Return what to hand out instead of a group that could not be run, however often it was tried."""
-        error = leaf.future.exception()
+        with lost_without_scheduler(self._client):
+            error = leaf.future.exception()
+        last = getattr(error, "last_worker", None)
+        if last is None:  # it was not even begun: by a worker that has just come, and has no nysketch?
+            self._overseer.look(at_once=True)
         if len(leaf.fragments) > 1:  # the others may be fine
             return [(fragment,) for fragment in leaf.fragments]
         # Dask blames all that a worker had when it died, also what had not begun: a second chance.
         self._deaths[leaf.fragments[0].number] += 1
         if self._deaths[leaf.fragments[0].number] < _CHANCES:
             return [leaf.fragments]
-        where, last = leaf.fragments[0].where, getattr(error, "last_worker", None)
+        where = leaf.fragments[0].where
         if last is not None:
             problem = NysketchError(
                 f"{where}: every worker that read it has died, the last was "
@@ -307,21 +353,20 @@ class Session:
     def _rooted(self, leaves: list[_Leaf], fan_in: int | None) -> dict[_Leaf, list[_Leaf]]:
         """Have workers add up what comes of groups, a few at a time, until one total is left."""
         if len(leaves) == 1 or fan_in is None:
-            return {leaf: [leaf] for leaf in leaves}
+            return self._one_by_one(leaves)
         futures = [leaf.future for leaf in leaves]
         while len(futures) > 1:
             # Before other groups: until then, a worker holds them all.
             futures = [
-                self._client.submit(
-                    add_up, self._work, futures[i : i + fan_in], key=self._key("sum"), pure=False, priority=1
-                )
+                self._submit("sum", add_up, self._work, futures[i : i + fan_in], priority=1)
                 for i in range(0, len(futures), fan_in)
             ]
         return {self._awaited(_Leaf((), futures[0])): list(leaves)}
 
     def _without_killed(self, sum: _Leaf, leaves: list[_Leaf], groups: Groups) -> dict[_Leaf, list[_Leaf]]:
         """Await groups one by one whose total cannot be had; hand those to blame out in pieces."""
-        to_blame = getattr(sum.future.exception(), "task", None)
+        with lost_without_scheduler(self._client):
+            to_blame = getattr(sum.future.exception(), "task", None)
         for leaf in leaves:
             if leaf.future.status == "error" or leaf.future.key == to_blame:
                 self._has_ended(leaf)
@@ -329,11 +374,14 @@ class Session:
                 for fragments in self._killed(leaf):
                     groups.put_back(fragments)
                 self._let_go(leaf)
-        fine = [leaf for leaf in leaves if leaf in self._held]
-        for leaf in fine:
-            if leaf.ended:  # and will not be heard of a second time
+        return self._one_by_one([leaf for leaf in leaves if leaf in self._held])
+
+    def _one_by_one(self, leaves: Sequence[_Leaf]) -> dict[_Leaf, list[_Leaf]]:
+        """Await groups, whether or not it was heard already that they have ended."""
+        for leaf in leaves:
+            if leaf.ended:
                 self._ended.put(leaf)
-        return {leaf: [leaf] for leaf in fine}
+        return {leaf: [leaf] for leaf in leaves}
 
     # ---- in order ----------------------------------------------------------------------------------
 

@@ -217,6 +217,10 @@ class FilesSource:
                 self._inputs = tuple(future.result() for future in prints)
         return self._inputs
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need; which files they have is for them to find out."""
+        return self.__dict__ | {"_originals": set()}
+
     def require_original(self, fragment: Fragment) -> None:
         """Raise an UnreadableError unless the fragment's file is, here, the one that was opened."""
         which = self._which(fragment)

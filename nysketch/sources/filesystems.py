@@ -7,6 +7,7 @@ it. What a URI itself tells of it (user, password, options) is used, and never s
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from nysketch.errors import InputError
+
+# An address in a message, up to what cannot belong to it.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 _HTTP = ("http", "https")
 # Where the name before the @ is that of a container.
@@ -103,8 +107,9 @@ class _Handler(pafs.FSSpecHandler):  # type: ignore[misc] # pyarrow has no types
 
     def open_input_file(self, path: str) -> Any:
         """Return a random-access file."""
+        # Not by `isfile` first, as the parent does: it says no to whatever a server answers in its trouble.
         with _true_reason():
-            return super().open_input_file(path)
+            return pa.PythonFile(self.fs.open(path, mode="rb"), mode="r")
 
 
 @contextmanager
@@ -150,6 +155,11 @@ def without_secrets(uri: str) -> str:
     user, at, host = parts.netloc.rpartition("@")
     container = user.partition(":")[0] + at if parts.scheme in _AZURE and user.partition(":")[0] else ""
     return f"{parts.scheme}://{container}{host}{parts.path}"
+
+
+def hide_addresses(text: str) -> str:
+    """Return a message without users, passwords and options of whatever addresses are in it."""
+    return _ADDRESS.sub(lambda found: without_secrets(found[0]), text)
 
 
 def hide_secrets(text: str, uri: str) -> str:

@@ -22,7 +22,7 @@ import pyarrow.fs as pafs
 from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
 from nysketch.provenance import Input
 from nysketch.sources import lakes
-from nysketch.sources.filesystems import connect, hide_secrets, is_single, without_secrets
+from nysketch.sources.filesystems import connect, hide_addresses, hide_secrets, is_single, without_secrets
 from nysketch.sources.patience import GaveUp, Patience, PatientFile, is_refusal
 
 SUFFIXES = {
@@ -102,8 +102,7 @@ class Location:
 
     def trouble(self, what: str, error: Exception, where: str = "") -> InputError:
         """Return our error for one in reading bytes; `where` is a place in the file."""
-        query = self.path.partition("?")[2] if self.is_remote else ""  # of a web address: may be a signature
-        reason = str(error).replace(f"?{query}", "") if query else str(error)
+        reason = hide_addresses(str(error)) if self.is_remote else str(error)
         kind = InputError if is_refusal(error) else UnreadableError
         if isinstance(error, GaveUp):
             what = what.removesuffix(" (truncated or damaged?)")
@@ -369,7 +368,13 @@ def _require_whole_table(filesystem: Any, root: str, name: str, patience: Patien
     """Refuse a part of a table's directory: which of its files are current, only the table tells."""
     *above, last = root.rstrip("/").split("/")
     while above and ("=" in last or last == "data"):
-        if _kind_of_table(filesystem, "/".join(above), name, patience) is not None:
+        try:
+            kind = _kind_of_table(filesystem, "/".join(above), name, patience)
+        except OSError as error:
+            if is_refusal(error):  # who may read this directory need not be allowed to look above it
+                return
+            raise
+        if kind is not None:
             raise InputError(
                 f"{name}: lies inside of a Delta or Iceberg table, of which only some files are current. "
                 f"Give the table, {'/'.join(above)}"

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from nysketch.errors import InputError, UnreadableError, UsageError
+from nysketch.sources.filesystems import hide_addresses
 
 log = logging.getLogger("nysketch")
 
@@ -122,7 +123,7 @@ class Patience:
         if is_refusal(error):
             raise error from None
         if failed > self.retries:
-            raise GaveUp(f"{_attempts(failed)}: {error}") from error
+            raise GaveUp(f"{_attempts(failed)}: {hide_addresses(str(error))}") from error
         self._wait(place, failed, error)
 
     def again(self, place: str, work: Callable[[], Result]) -> Result:
@@ -170,7 +171,7 @@ class Patience:
     def _wait(self, place: str, failed: int, error: Exception) -> None:
         """Wait for a while that doubles each time, and is never quite the same for two who wait."""
         seconds = min(_FIRST_WAIT * 2 ** (failed - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)
-        reason = str(error).removeprefix(f"{place}: ")
+        reason = hide_addresses(str(error)).removeprefix(f"{place}: ")
         log.info("%s: trying again (%d of %d) in %.1f s: %s", place, failed, self.retries, seconds, reason)
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:

@@ -44,7 +44,7 @@ import pyarrow.parquet as pq
 import nysketch
 from nysketch.engines.dask import FAN_IN
 from nysketch.engines.grouping import SECONDS, seconds_for
-from nysketch.engines.outcomes import TOTAL, add_up, run_group
+from nysketch.engines.outcomes import TOTAL, Shipped, add_up, run_group, software
 from nysketch.engines.sessions import ARRIVALS
 from nysketch.passoptions import PassOptions
 from nysketch.sources import open_source
@@ -102,9 +102,10 @@ def measure(folder: Path, rows: int) -> Costs:
     opening = seconds(lambda: open_source(str(path)).inputs())
     source = open_source(str(path))
     work = FragmentTallier(source, basis, PassOptions())
+    shipped = Shipped(work, software())
     fragments = list(source.fragments())
-    run_group(work, fragments[:1], TOTAL)  # loads machine code
-    outcomes = [run_group(work, [fragment], TOTAL) for fragment in fragments]
+    run_group(shipped, fragments[:1], TOTAL)  # loads machine code
+    outcomes = [run_group(shipped, [fragment], TOTAL) for fragment in fragments]
     spent = sum(outcome.seconds for outcome in outcomes)
     some = outcomes[:FAN_IN]
     running = work.running()
@@ -113,7 +114,7 @@ def measure(folder: Path, rows: int) -> Costs:
     return Costs(
         rows_per_second=rows / spent,
         open_file=opening,
-        add=seconds(lambda: add_up(work, some)) / len(some),
+        add=seconds(lambda: add_up(shipped, some)) / len(some),
         arrive=seconds(lambda: running.add(pickle.loads(pickle.dumps(outcomes[0].value, 5)))),
         task=scheduling(),
         part_bytes=len(pickle.dumps(outcomes[0], 5)),

@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import nysketch
 from nysketch.assigning import assign, score
 from nysketch.engines.dask import DaskEngine
 from nysketch.engines.local import Threads
+from nysketch.engines.outcomes import TOTAL
+from nysketch.engines.sessions import Overseer, Session
 from nysketch.errors import UsageError
 from nysketch.recombining import FragmentRecombiner
 from nysketch.sources import open_source
@@ -217,6 +220,52 @@ def test_flags_that_contradict_each_other(run_cli, files, tmp_path, flags, messa
     assert message in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ("threads = 8", ["--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"]),
+        ('engine = "dask"\nworkers = 2', ["--scheduler", "tcp://127.0.0.1:9"]),
+    ],
+)
+def test_flags_win_over_settings_that_do_not_go_with_them(run_cli, files, tmp_path, settings, flags):
+    (tmp_path / "c.toml").write_text(f"[sketch]\n{settings}\n")
+    command = ["--config", tmp_path / "c.toml", "sketch", files, "-o", tmp_path / "s.nysk"]
+    run = run_cli(*command, *flags, "--worker-wait", "1")
+    assert run.returncode == 1
+    assert "no Dask scheduler answers at tcp://127.0.0.1:9" in run.stderr
+
+
+def test_the_local_engine_wins_over_settings_of_a_cluster(run_cli, files, tmp_path):
+    (tmp_path / "c.toml").write_text('[sketch]\nengine = "dask"\nscheduler = "tcp://127.0.0.1:9"\n')
+    command = ["--config", tmp_path / "c.toml", "sketch", files, "--exclude", "w", "-m", "5"]
+    assert run_cli(*command, "-o", tmp_path / "s.nysk", "--engine", "local").returncode == 0
+
+
+def test_totals_are_added_up_by_two_at_least(client):
+    with pytest.raises(UsageError, match="by two at least"):
+        DaskEngine(client, fan_in=1)
+
+
+def test_a_result_that_takes_long_is_sent_once(source, client, notes):
+    """A limit on the wait would have it sent again, and again."""
+
+    class Slow:
+        status, key, calls = "finished", "slow", 0
+
+        def result(self):
+            Slow.calls += 1
+            time.sleep(1.5)
+            return "sent"
+
+    overseer = Overseer(client, 30, lambda: None, lambda new: None)
+    session = Session(client, overseer, Count(source, notes), TOTAL, retries=3)
+    try:
+        assert session._fetched(Slow()) == "sent"
+    finally:
+        session.close()
+    assert Slow.calls == 1
+
+
 def test_standard_input_is_not_for_clusters(run_cli, shelf, tmp_path):
     stream = tmp_path / "stream"
     with pa.OSFile(str(stream), "wb") as sink, pa.ipc.new_stream(sink, pa.schema([("x", "f8"), ("y", "f8")])):
@@ -239,8 +288,7 @@ def test_a_file_that_is_another_one_elsewhere_is_noticed(files, tmp_path):
     fragments = list(source.fragments())
     for fragment in fragments:
         source.require_original(fragment)
-    there = pickle.loads(pickle.dumps(source))
-    there._originals.clear()  # as on another machine
+    there = pickle.loads(pickle.dumps(source))  # which was not looked at there, whatever was here
     (folder / "a.parquet").write_bytes((files / "c.parquet").read_bytes())
     (folder / "b.parquet").unlink()
     for number, message in ((0, "bytes, but"), (25, "no such file")):

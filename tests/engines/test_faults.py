@@ -322,6 +322,27 @@ def test_other_versions_of_libraries_are_warned_of(source, notes, tmp_path, capl
     )
 
 
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ("import nysketch; nysketch.__version__ = '0.0.9'", r"nysketch 0\.0\.9, here "),
+        ("import sys; sys.modules['nysketch'] = None", "has no nysketch of this version"),
+    ],
+    ids=["older", "without"],
+)
+def test_workers_with_other_software_that_come_later_are_named_too(source, notes, tmp_path, prepare, message):
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+        work = Count(source, notes, seconds=0.2)
+        with (
+            pytest.raises(ClusterError, match=f"1 of 1 workers cannot take part: tcp://127.*{message}"),
+            closing(engine_of(client).run(work, source.fragments())) as finished,
+        ):
+            next(finished)
+            cluster.add_worker(prepare=prepare)
+            client.wait_for_workers(2, timeout=60)
+            list(finished)
+
+
 # As if a machine had another disk.
 ELSEWHERE = """
 import dataclasses

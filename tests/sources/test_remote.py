@@ -11,6 +11,7 @@ import nysketch
 from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
 from nysketch.fileformat import sketch_parts
 from nysketch.sources import open_source
+from nysketch.sources.filesystems import hide_addresses
 from nysketch.sources.location import expand
 
 from .helpers import read_all, write_parquet
@@ -321,3 +322,37 @@ def test_the_name_of_a_container_is_shown_but_not_its_key():
     assert without_secrets("abfss://box:key@acc.dfs.core.windows.net/a") == (
         "abfss://box@acc.dfs.core.windows.net/a"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("500, url='https://host/a.parquet?X-Sig=AK/2024'", "500, url='https://host/a.parquet'"),
+        ("https://user:pass@host/x and s3://key:secret@b/y?z=1", "https://host/x and s3://b/y"),
+        ("abfss://box@account.net/x?sig=1 is gone", "abfss://box@account.net/x is gone"),
+        ("nothing to hide? no", "nothing to hide? no"),
+    ],
+)
+def test_addresses_in_messages_show_no_secrets(text, shown):
+    assert hide_addresses(text) == shown
+
+
+def test_a_web_server_in_trouble_while_a_file_is_opened_is_asked_again(
+    web, table, tmp_path, no_waits, monkeypatch
+):
+    """fsspec itself would say that there is no such file."""
+    import fsspec.implementations.http as http
+
+    parquet(table, tmp_path)
+    opened, failed = http.HTTPFileSystem._open, []
+
+    def failing(self, *args, **kwargs):
+        if len(failed) < 2:
+            failed.append(args)
+            raise OSError("503, message='try later'")
+        return opened(self, *args, **kwargs)
+
+    monkeypatch.setattr(http.HTTPFileSystem, "_open", failing)
+    monkeypatch.setattr(http.HTTPFileSystem, "isfile", lambda self, path: False)
+    assert open_source(f"{web()}/one.parquet").rows == len(table)
+    assert len(failed) == 2
