@@ -25,6 +25,7 @@ EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
 CORESET = SCRIPTS / "bench" / "coreset.py"
+SCALE = SCRIPTS / "bench" / "scale.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
 MONK = SCRIPTS / "papers" / "monk.py"
 MMD = SCRIPTS / "papers" / "mmd.py"
@@ -518,3 +519,28 @@ def test_kernel_quadrature_in_small(tmp_path):
         for r in csv.DictReader(file):
             key = (r["d"], r["r"], r["power"], r["method"], r["n"])
             assert float(r["mean"]) == pytest.approx(mean[key], abs=1e-4)
+
+
+def test_the_bench_of_scale_measures_and_compares(tmp_path):
+    out = tmp_path / "out.json"
+    flags = ["--rows", 20_000, "-m", 20, "--repeats", 1, "--measured-rows", 500_000, "--tasks", 20]
+    text = run(SCALE, *flags, "--threads", 16, 256, "--json", out)
+    results = json.loads(out.read_text())
+    assert results["overhead"]["identical"] and "identical files: True" in text
+    assert len(results["projections"]) == 6
+    assert all(cost > 0 for cost in results["costs"].values())
+
+
+def test_projections_are_those_of_a_simple_model():
+    with loaded(SCALE) as scale:
+        nothing = scale.Costs(1e6, 0.0, 0.0, 0.0, 0.0, 0, 0)
+        ideal = scale.project(10**9, 16, nothing)
+        assert ideal.hours * 3600 == pytest.approx(10**9 / 1e6 / 16, rel=0.1)
+        assert 0.9 < ideal.efficiency <= 1
+        assert ideal.groups == 500 and ideal.depth == 2
+        # A scheduler that takes a second for each group is all there is to wait for.
+        busy = scale.project(10**9, 256, scale.Costs(1e6, 0.0, 0.0, 0.0, 1.0, 0, 0))
+        assert busy.hours * 3600 > 500 and busy.scheduler_busy > 0.9
+        # Each of the 63 arrivals is received one by one.
+        slow = scale.project(10**9, 256, scale.Costs(1e6, 0.0, 0.0, 10.0, 0.0, 0, 0))
+        assert slow.hours * 3600 == pytest.approx(630, rel=0.05) and slow.client_busy > 0.9

@@ -94,7 +94,7 @@ def seconds(work: Callable[[], Any], at_least: float = 1.0) -> float:
     return (time.perf_counter() - started) / times
 
 
-def measure(folder: Path, rows: int) -> Costs:
+def measure(folder: Path, rows: int, tasks: int) -> Costs:
     """Measure all costs on one core."""
     path = folder / "rows.parquet"
     write_table(path, rows)
@@ -116,13 +116,13 @@ def measure(folder: Path, rows: int) -> Costs:
         open_file=opening,
         add=seconds(lambda: add_up(shipped, some)) / len(some),
         arrive=seconds(lambda: running.add(pickle.loads(pickle.dumps(outcomes[0].value, 5)))),
-        task=scheduling(),
+        task=scheduling(tasks),
         part_bytes=len(pickle.dumps(outcomes[0], 5)),
         file_bytes=(folder / "s.nysk").stat().st_size,
     )
 
 
-def scheduling(tasks: int = 3000) -> float:
+def scheduling(tasks: int) -> float:
     """Return the seconds that a scheduler takes for one task of a group, of which nothing is left to do."""
     import distributed
 
@@ -274,6 +274,7 @@ def main() -> None:
     parser.add_argument("--section", choices=["project", "overhead"])
     parser.add_argument("--rows", type=int, default=60_000_000, help="of the overhead section")
     parser.add_argument("--measured-rows", type=int, default=4_000_000, help="of the project section")
+    parser.add_argument("--tasks", type=int, default=3000, help="to measure the scheduler by")
     parser.add_argument("-m", type=int, default=4000, help="landmarks of the overhead section")
     parser.add_argument("--repeats", type=int, default=2, help="of the overhead section")
     parser.add_argument("--threads", type=int, nargs="+", default=[16, 256, 4096])
@@ -282,7 +283,7 @@ def main() -> None:
     results: dict[str, Any] = {"machine": platform.processor() or platform.machine()}
     with tempfile.TemporaryDirectory() as name:
         if options.section in (None, "project"):
-            costs = measure(Path(name), options.measured_rows)
+            costs = measure(Path(name), options.measured_rows, options.tasks)
             projections = [project(rows, w, costs) for rows in ROWS for w in options.threads]
             print_projections(costs, projections)
             results |= {"costs": asdict(costs), "projections": [asdict(p) for p in projections]}
