@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
-from nysketch.engines import Check, Engine
+from nysketch.engines import Check, Engine, Portable
 from nysketch.engines.local import available_threads, engine_of, say_fewer_threads
 from nysketch.errors import InputError, UsageError
 from nysketch.exact import ExactSum
@@ -64,29 +64,25 @@ def threads_within(memory: int, source: Source, model: Model) -> int:
     return threads
 
 
-class RowReader:
+class RowReader(Portable):
     """Reads the rows of a source for a model, and counts them; for any number of threads."""
+
+    _of_process = ("_local", "_lock", "_rows", "_progress")
 
     def __init__(self, model: Model, source: Source, *, nulls: str, progress: Progress | None) -> None:
         if source.columns != model.columns:
             names = ", ".join(map(str, model.columns))
             raise UsageError(f"the source must have the columns of the model: {names}")
-        self.source, self._nulls, self._progress = source, nulls, progress
+        self.source, self._nulls = source, nulls
         self._make_room()
+        self._progress: Progress | None = progress
         ChunkReader(source, nulls=nulls)  # complain before threads start
 
     def _make_room(self) -> None:
         """Make what belongs to this process."""
         self._local, self._lock = threading.local(), threading.Lock()
         self._rows = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes need."""
-        return {"source": self.source, "_nulls": self._nulls, "_progress": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_room()
+        self._progress = None
 
     def chunks(self, fragment: Fragment, check: Check) -> Iterator[Chunk]:
         """Yield the chunks of a fragment, all of its rows; each is valid until the next is asked for."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.basis import NystromBasis
-from nysketch.engines import Check
+from nysketch.engines import Check, Portable
 from nysketch.errors import InputError
 from nysketch.kernels import Floats, Rows
 from nysketch.reading import ChunkReader, require_declared_rows
@@ -115,8 +115,10 @@ def merged(parts: Sequence[Part]) -> Part:
     return together
 
 
-class FragmentRecombiner:
+class FragmentRecombiner(Portable):
     """Turns one fragment into its part; readers are kept per thread."""
+
+    _of_process = ("_values", "_local", "_lock", "rows_read")
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
         self.source, self._nulls = source, nulls
@@ -135,15 +137,6 @@ class FragmentRecombiner:
         self._values = RowValues(self._basis)
         self._local, self._lock = threading.local(), threading.Lock()
         self.rows_read = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes need."""
-        own = ("_values", "_local", "_lock", "rows_read")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_room()
 
     def _no_block(self) -> _Block:
         none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))

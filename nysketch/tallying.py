@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nysketch.accumulators import ColumnRanges, Tally, grid_exponent, grid_exponent_of_runs
 from nysketch.basis import Basis
 from nysketch.cells import FarRows
-from nysketch.engines import Check
+from nysketch.engines import Check, Portable
 from nysketch.errors import InputError
 from nysketch.groups import grouped
 from nysketch.passoptions import PassOptions
@@ -47,8 +47,10 @@ class Part:
     moments: NDArray[np.float64] | None
 
 
-class FragmentTallier:
+class FragmentTallier(Portable):
     """Turns one fragment into its part of a tally; buffers are kept per thread."""
+
+    _of_process = ("_local", "_lock", "_summer", "rows_read")
 
     def __init__(
         self, source: Source, basis: Basis, options: PassOptions, batch_rows: int | None = None
@@ -72,15 +74,6 @@ class FragmentTallier:
         self._local, self._lock = threading.local(), threading.Lock()
         self._summer: RowSummer | None = None
         self.rows_read = 0  # by this process, also of fragments that are under way: one may take minutes
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes need."""
-        own = ("_local", "_lock", "_summer", "rows_read")
-        return {name: value for name, value in self.__dict__.items() if name not in own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_room()
 
     def running(self, start: Tally | None = None, done: Iterable[int] = ()) -> RunningTally:
         """Return a tally of no rows to add to; or one to go on with, which has the fragments `done`."""

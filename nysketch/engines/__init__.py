@@ -11,8 +11,9 @@ or in the order of the fragments; and sums that may be added up where they are m
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from nysketch.sources import Fragment, Source
@@ -45,6 +46,24 @@ class Work(Protocol[Result_co]):
     def __call__(self, fragment: Fragment, check: Check) -> Result_co:
         """Return what comes of a fragment."""
         ...
+
+
+class Portable(ABC):
+    """Leaves behind, when it is pickled, what it has made for the threads of one process."""
+
+    _of_process: ClassVar[tuple[str, ...]]  # the names of what it makes
+
+    @abstractmethod
+    def _make_room(self) -> None:
+        """Make what belongs to this process."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what other processes need."""
+        return {name: value for name, value in self.__dict__.items() if name not in self._of_process}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_room()
 
 
 class Running(Protocol[Total_co]):
