@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
 
 _lock = threading.Lock()
 _holders = 0
-_limit: Any = None
+_limit = ExitStack()
 
 
 @contextmanager
@@ -21,13 +20,13 @@ def one_thread() -> Iterator[None]:
 
     The limit is one of the whole process: it holds until the last of those who asked for it are done.
     """
-    global _holders, _limit
+    global _holders
     import scipy.linalg  # noqa: F401 - brings a BLAS of its own: a limit holds for those that are loaded
     import threadpoolctl
 
     with _lock:
         if not _holders:
-            _limit = threadpoolctl.threadpool_limits(1)
+            _limit.enter_context(threadpoolctl.threadpool_limits(1))
         _holders += 1
     try:
         yield
@@ -35,5 +34,4 @@ def one_thread() -> Iterator[None]:
         with _lock:
             _holders -= 1
             if not _holders:
-                _limit.restore_original_limits()
-                _limit = None
+                _limit.close()

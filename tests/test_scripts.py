@@ -523,7 +523,7 @@ def test_kernel_quadrature_in_small(tmp_path):
 
 def test_the_bench_of_scale_measures_and_compares(tmp_path):
     out = tmp_path / "out.json"
-    flags = ["--rows", 20_000, "-m", 20, "--repeats", 1, "--measured-rows", 500_000, "--tasks", 20]
+    flags = ["--rows", 20_000, "-m", 20, "--repeats", 1, "--measured-rows", 250_000, "--tasks", 20]
     text = run(SCALE, *flags, "--threads", 16, 256, "--json", out)
     results = json.loads(out.read_text())
     assert results["overhead"]["identical"] and "identical files: True" in text

@@ -363,10 +363,12 @@ class Session:
             ]
         return {self._awaited(_Leaf((), futures[0])): list(leaves)}
 
-    def _without_killed(self, sum: _Leaf, leaves: list[_Leaf], groups: Groups) -> dict[_Leaf, list[_Leaf]]:
+    def _without_killed(self, root: _Leaf, leaves: list[_Leaf], groups: Groups) -> dict[_Leaf, list[_Leaf]]:
         """Await groups one by one whose total cannot be had; hand those to blame out in pieces."""
         with lost_without_scheduler(self._client):
-            to_blame = getattr(sum.future.exception(), "task", None)
+            to_blame = getattr(root.future.exception(), "task", None)
+        if root not in leaves:
+            self._let_go(root)
         for leaf in leaves:
             if leaf.future.status == "error" or leaf.future.key == to_blame:
                 self._has_ended(leaf)
