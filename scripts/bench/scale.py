@@ -11,7 +11,8 @@ Sections (--section; both unless told otherwise):
             groups of fragments, the scheduler hands them out one by one, parts are added up in a tree, totals
             arrive at one client. What is assumed and not measured: every thread is as fast as one core here;
             a link moves 1 GB a second; the time of groups varies by 20 %; storage keeps up; files have 10⁸
-            rows, and opening one takes 50 ms, eight at a time, as from an object store; nothing fails
+            rows, and opening one takes 50 ms, eight at a time, as from an object store; nothing fails. The
+            pilot, and the start of a cluster, are left out
   overhead  `nysketch sketch` of a file of --rows rows by two threads, and by a Dask cluster of two workers
             with one thread each, on the same two cores, in turn: seconds of both, and what the cluster took
             more; the files they write must be identical
