@@ -26,6 +26,8 @@ LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
 CORESET = SCRIPTS / "bench" / "coreset.py"
 SCALE = SCRIPTS / "bench" / "scale.py"
+IMPORTS = SCRIPTS / "imports.py"
+WALKS = SCRIPTS / "walks.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
 MONK = SCRIPTS / "papers" / "monk.py"
 MMD = SCRIPTS / "papers" / "mmd.py"
@@ -544,3 +546,23 @@ def test_projections_are_those_of_a_simple_model():
         # Each of the 63 arrivals is received one by one.
         slow = scale.project(10**9, 256, scale.Costs(1e6, 0.0, 0.0, 10.0, 0.0, 0, 0))
         assert slow.hours * 3600 == pytest.approx(630, rel=0.05) and slow.client_busy > 0.9
+
+
+def test_the_imports_of_the_package_are_printed():
+    lines = run(IMPORTS).splitlines()
+    assert lines[0].split()[:3] == ["errors", "1", "modules"]
+    assert "Cycles when modules are loaded: 0" in lines
+    walk = run(IMPORTS, "--walk", "nysketch.cli.merge").splitlines()
+    assert "errors" in {line.strip("· ") for line in walk}
+    assert walk[-1] == f"{len(walk)} modules"
+
+
+def test_the_walk_of_a_command_is_counted():
+    lines = run(WALKS, "compare").splitlines()
+    name, modules, root, again, steps = lines[1].split()
+    listed = [line.split(" ×") for line in lines if line.startswith("  ")]
+    assert (name, int(modules)) == ("compare", len(listed))
+    assert listed[0][0] == "  cli/__init__.py"
+    assert int(root) <= len(listed)
+    assert int(again) == sum(len(line) == 2 for line in listed)
+    assert int(steps) == sum(int(line[1]) if len(line) == 2 else 1 for line in listed)
