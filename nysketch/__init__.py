@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Basis": "nysketch.basis",
-    "Column": "nysketch.basis",
-    "Sketch": "nysketch.sketches",
+    "Basis": "nysketch.basis.base",
+    "Column": "nysketch.columns",
+    "Sketch": "nysketch.sketches.sketch",
     "SketchedGaussianMixture": "nysketch.estimators",
     "SketchedKMeans": "nysketch.estimators",
-    "compare": "nysketch.comparing",
-    "coreset": "nysketch.condensing",
-    "from_bytes": "nysketch.fileformat",
-    "independence": "nysketch.depending",
-    "learn_gmm": "nysketch.learning",
-    "learn_kmeans": "nysketch.learning",
-    "load": "nysketch.fileformat",
-    "load_model": "nysketch.modelfiles",
-    "save": "nysketch.fileformat",
-    "save_model": "nysketch.modelfiles",
-    "sketch": "nysketch.passes",
-    "to_bytes": "nysketch.fileformat",
+    "compare": "nysketch.twosample.compare",
+    "coreset": "nysketch.coresets.from_data",
+    "from_bytes": "nysketch.files.format",
+    "independence": "nysketch.hsic.independence",
+    "learn_gmm": "nysketch.learning.learner",
+    "learn_kmeans": "nysketch.learning.learner",
+    "load": "nysketch.files.format",
+    "load_model": "nysketch.models.files",
+    "save": "nysketch.files.format",
+    "save_model": "nysketch.models.files",
+    "sketch": "nysketch.passes.sketching",
+    "to_bytes": "nysketch.files.format",
     "NysketchError": "nysketch.errors",
 }
 __all__ = [
@@ -59,17 +59,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from nysketch.basis import Basis, Column
-    from nysketch.comparing import compare
-    from nysketch.condensing import coreset
-    from nysketch.depending import independence
+    from nysketch.basis.base import Basis
+    from nysketch.columns import Column
+    from nysketch.coresets.from_data import coreset
     from nysketch.errors import NysketchError
     from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans
-    from nysketch.fileformat import from_bytes, load, save, to_bytes
-    from nysketch.learning import learn_gmm, learn_kmeans
-    from nysketch.modelfiles import load_model, save_model
-    from nysketch.passes import sketch
-    from nysketch.sketches import Sketch
+    from nysketch.files.format import from_bytes, load, save, to_bytes
+    from nysketch.hsic.independence import independence
+    from nysketch.learning.learner import learn_gmm, learn_kmeans
+    from nysketch.models.files import load_model, save_model
+    from nysketch.passes.sketching import sketch
+    from nysketch.sketches.sketch import Sketch
+    from nysketch.twosample.compare import compare
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,9 @@
 """Estimators: sketching and learning in one object, with the manners of scikit-learn.
 
-`fit` is a pass (passes.py) and what is learned from its sketch (learning.py); what a model says of rows is
-models.py's business. Rows in memory are checked as scikit-learn checks them, and raise its errors; files are
-read as everywhere here. Labels of files are assigning.py's, and the command `nysketch assign`.
+`fit` is a pass (passes/sketching.py) and what is learned from its sketch (learning/learner.py); what a model
+says of rows is models/base.py's business. Rows in memory are checked as scikit-learn checks them, and raise
+its errors; files are read as everywhere here. Labels of files are models/apply.py's, and the command
+`nysketch assign`.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from nysketch.basis import Basis, Column
-from nysketch.engines.local import Threads
+from nysketch._types import Floats, Labels, Rows
+from nysketch.basis.base import Basis
+from nysketch.basis.options import DEFAULT_LANDMARKS, BasisOptions
+from nysketch.columns import Column
+from nysketch.engines.threads import Threads
 from nysketch.errors import UsageError
-from nysketch.fitting import DEFAULT_LANDMARKS, BasisOptions
-from nysketch.learning import learn_gmm, learn_kmeans
-from nysketch.models import KMeansModel, MixtureModel, block_rows_for
-from nysketch.passes import as_basis, make_basis, run_pass
-from nysketch.passoptions import PassOptions
-from nysketch.sketches import Sketch
-from nysketch.sources import Batch, Fragment, Selection, Source, open_source
+from nysketch.learning.learner import learn_gmm, learn_kmeans
+from nysketch.models.base import block_rows_for
+from nysketch.models.kmeans import KMeansModel
+from nysketch.models.mixture import MixtureModel
+from nysketch.passes.options import PassOptions
+from nysketch.passes.sketching import as_basis, make_basis, run_pass
+from nysketch.sketches.sketch import Sketch
 from nysketch.sources.arrays import ArraySource
-
-Floats = NDArray[np.float64]
-Labels = NDArray[np.int32]
-Rows = NDArray[Any]  # float32 or float64: neither is copied
+from nysketch.sources.open import open_source
+from nysketch.sources.protocol import Batch, Fragment, Source
+from nysketch.sources.selection import Selection
 
 # What the weights of rows in memory are called in their sketch.
 _WEIGHTS = "sample_weight"
@@ -327,7 +330,7 @@ class SketchedKMeans(
     n_landmarks
         Rows that the others are summed up at, or "auto". More make better centres, and a larger sketch.
     kernel, bandwidth
-        Those of `nysketch.fitting.BasisOptions`.
+        Those of `nysketch.basis.options.BasisOptions`.
     scaling
         "none", "standard" or "robust". Distances are measured after dividing the columns by their scale.
     basis

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from nysketch.stretches import Stretches, at_least, common, others, settled
+from nysketch._support.intervals import Stretches, at_least, common, others, settled
 
 # Inputs listed by name in a sketch; a year of daily files fits. The rest is counted.
 LISTED = 500

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nysketch.modelfiles import load_model
-from nysketch.models import KMeansModel
+from nysketch.models.files import load_model
+from nysketch.models.kmeans import KMeansModel
 
 Floats = NDArray[np.float64]
 

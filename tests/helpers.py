@@ -3,12 +3,16 @@
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 import nysketch
 from nysketch.provenance import Input, Provenance, Whole
+
+ROOT = Path(__file__).parent.parent
+ARCHIVES = ROOT / "tests" / "promises" / "archives"
 
 DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8", "int32": "I32"}
 

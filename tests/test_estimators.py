@@ -19,10 +19,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nysketch
 from nysketch import SketchedGaussianMixture, SketchedKMeans
-from nysketch.assigning import assign
 from nysketch.errors import SchemaError, UsageError
 from nysketch.estimators import _WeightedRows
-from nysketch.sources import open_source
+from nysketch.models.apply import assign
+from nysketch.sources.open import open_source
 
 TYPES = ("spherical", "diag", "full")
 BOTH = (SketchedKMeans, SketchedGaussianMixture)

@@ -20,7 +20,8 @@ from typing import Any
 
 import click
 
-from nysketch import __version__, ui
+from nysketch import __version__
+from nysketch.cli import _output
 from nysketch.errors import NysketchError
 
 COMMANDS = {
@@ -176,7 +177,7 @@ def _run() -> int:
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         if _log_format(getattr(error, "ctx", None)) == "json":
-            ui.set_up_logging(quiet=False, verbose=False, log_format="json")
+            _output.set_up_logging(quiet=False, verbose=False, log_format="json")
             _complain(log, error.format_message())
         else:
             error.show()
@@ -233,5 +234,5 @@ def _discard_stdout() -> None:
 def _complain(log: logging.Logger, message: str) -> None:
     """Log an error, also before logging was set up."""
     if not log.handlers:
-        ui.set_up_logging(quiet=False, verbose=False, log_format="text")
+        _output.set_up_logging(quiet=False, verbose=False, log_format="text")
     log.error("%s", message)

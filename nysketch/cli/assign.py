@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
-from nysketch.cli.engine_options import EngineChoice, engine
+from nysketch.cli import _output
+from nysketch.cli._options import common
+from nysketch.cli._options.engine import EngineChoice, engine
 from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
-    from nysketch.models import Model
-    from nysketch.sources import Source
+    from nysketch.models.base import Model
+    from nysketch.sources.protocol import Source
 
 
 @click.command(epilog="\b\nExample: nysketch assign model.json 'logs/*.parquet' --keep id -o labels.parquet")
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
-@options.inputs
-@options.output
-@options.files
-@options.keep("Columns of any type to copy beside the labels: a,b,c.")
+@common.inputs
+@common.output
+@common.files
+@common.keep("Columns of any type to copy beside the labels: a,b,c.")
 @click.option(
     "--responsibilities/--no-responsibilities",
     default=None,
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     help="Rows with nulls, NaN or infinities: stop, or leave them in place without a label.",
 )
 @engine
-@options.memory
-@options.if_exists_fail_or_overwrite
-@options.lock_wait
-@options.as_json
-@options.reporting
+@common.memory
+@common.if_exists_fail_or_overwrite
+@common.lock_wait
+@common.as_json
+@common.reporting
 def command(
     model_path: Path,
     inputs: list[str],
@@ -69,9 +69,9 @@ def command(
     The output is Parquet, CSV or Feather (.arrow), by its suffix. Columns may be in any order, and there
     may be more than the MODEL needs. Memory does not grow with the rows.
     """
-    from nysketch.assigning import assign_to_file, threads_within
-    from nysketch.atomic import refuse_to_replace
-    from nysketch.modelfiles import load_model
+    from nysketch._support.atomic import refuse_to_replace
+    from nysketch.models.apply import assign_to_file, threads_within
+    from nysketch.models.files import load_model
 
     started = time.perf_counter()
     refuse_to_replace([model_path], output)
@@ -79,7 +79,7 @@ def command(
     source = open_for_model(inputs, model, table_options, keep=keep or ())
     threads = engine.planned_threads or threads_within(memory, source, model)
     with (
-        ui.progress_bar("assign", " rows", quiet=quiet) as progress,
+        _output.progress_bar("assign", " rows", quiet=quiet) as progress,
         engine.opened(threads, source) as runner,
     ):
         done = assign_to_file(
@@ -97,7 +97,7 @@ def command(
     seconds = time.perf_counter() - started
     say_skipped(source.skipped)
     if as_json:
-        ui.print_json(
+        _output.print_json(
             {
                 "bytes": output.stat().st_size,
                 "label_rows": list(done.label_rows),
@@ -110,13 +110,13 @@ def command(
         )
     elif not quiet:
         without = f", {done.unlabelled_rows:,} of them without a label" if done.unlabelled_rows else ""
-        size = ui.size(output.stat().st_size)
-        ui.echo(f"{output}: {done.rows:,} rows{without}; {size} in {seconds:.1f} s")
+        size = _output.size(output.stat().st_size)
+        _output.echo(f"{output}: {done.rows:,} rows{without}; {size} in {seconds:.1f} s")
     return EXIT_INPUTS_SKIPPED if source.skipped else 0
 
 
 def open_for_model(inputs: list[str], model: Model, table_options: dict[str, Any], **more: Any) -> Source:
     """Open the source of rows that a model is applied to."""
-    from nysketch.sources import open_source
+    from nysketch.sources.open import open_source
 
     return open_source(inputs, like=model.columns, **(table_options | more))

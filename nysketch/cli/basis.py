@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
-from nysketch.cli.basis_options import basis_making
-from nysketch.cli.engine_options import EngineChoice, engine
+from nysketch.cli import _output
+from nysketch.cli._options import common
+from nysketch.cli._options.basis import basis_making
+from nysketch.cli._options.engine import EngineChoice, engine
 from nysketch.cli.sketch import columns_of, count_of, open_for_basis, plan_pass, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
-    from nysketch.fitting import BasisOptions
+    from nysketch.basis.options import BasisOptions
 
 
 @click.command(epilog="\b\nExample: nysketch basis january.parquet -m 500 -o year.basis.nysk")
-@options.inputs
-@options.output
-@options.table
-@options.nulls
+@common.inputs
+@common.output
+@common.table
+@common.nulls
 @basis_making
-@options.seed
+@common.seed
 @engine
-@options.memory
-@options.if_exists_fail_or_overwrite
-@options.lock_wait
-@options.as_json
-@options.reporting
+@common.memory
+@common.if_exists_fail_or_overwrite
+@common.lock_wait
+@common.as_json
+@common.reporting
 def command(
     inputs: list[str],
     output: Path,
@@ -49,15 +49,15 @@ def command(
 
     Sketches made with the same basis can be added, subtracted and compared.
     """
-    from nysketch.jobs import basis_to_file
-    from nysketch.quality import from_description
+    from nysketch.basis.quality import from_description
+    from nysketch.passes.to_file import basis_to_file
 
     source = open_for_basis(inputs, basis_options, table_options)
     say_left_out(source)
     planned = plan_pass(source, None, basis_options, blocks=1, threads=engine.planned_threads, memory=memory)
     with (
-        ui.progress_bar("pilot", " fragments", quiet=quiet) as progress,
-        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        _output.progress_bar("pilot", " fragments", quiet=quiet) as progress,
+        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
         engine.opened(planned.threads, source) as runner,
     ):
         basis = basis_to_file(
@@ -74,7 +74,7 @@ def command(
         )
     say_skipped(source.skipped)
     if as_json:
-        ui.print_json(
+        _output.print_json(
             {
                 "basis_digest": basis.digest,
                 "features": basis.d,
@@ -86,8 +86,8 @@ def command(
             }
         )
     elif not quiet:
-        ui.echo(f"{output}: {count_of(basis)} of {columns_of(basis)}, kernel {basis.kernel}")
+        _output.echo(f"{output}: {count_of(basis)} of {columns_of(basis)}, kernel {basis.kernel}")
         if "held_out" in basis.origin:
             for sentence in from_description(basis.origin["held_out"]).advice():
-                ui.echo(sentence)
+                _output.echo(sentence)
     return EXIT_INPUTS_SKIPPED if source.skipped else 0

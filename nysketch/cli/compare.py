@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.comparing import Comparison, Comparisons
-    from nysketch.comparing.explaining import Region, Shift
-    from nysketch.twosample import Distance
+    from nysketch.twosample.explain import Region, Shift
+    from nysketch.twosample.mmd import Distance
+    from nysketch.twosample.results import Comparison, Comparisons
 
 log = logging.getLogger("nysketch")
 
@@ -48,7 +48,7 @@ _SHOWN_VALUES = 6
     type=click.IntRange(min=1),
     help="Random draws of the test. Default: 1000, or as many as several comparisons need.",
 )
-@options.alpha
+@common.alpha
 @click.option(
     "--adjust",
     type=click.Choice(["holm", "bh", "none"]),
@@ -70,11 +70,11 @@ _SHOWN_VALUES = 6
     help="Leave out blocks of rows that are far from the median over Q groups of blocks: stands fewer than "
     "Q/2 bad rows, on both sides together and whatever the number of rows.",
 )
-@options.seed
+@common.seed
 @click.option("--explain/--no-explain", default=None, help="Say what moved. Default: for two sketches.")
 @click.option("--alarm", is_flag=True, help="Exit with code 7 if any difference is more than chance.")
-@options.as_json
-@options.reporting
+@common.as_json
+@common.reporting
 def command(
     sketches: tuple[str, ...],
     reference: Path | None,
@@ -97,15 +97,15 @@ def command(
     and 1. With more than two sketches, all are compared with each other. Sketches must have the same
     columns, scaling and kernel; at the same basis, with blocks of equally many rows, the test is exact.
     """
-    from nysketch.combine import say_missing_parts
-    from nysketch.comparing import compare_all
-    from nysketch.fileformat import load_sketch
+    from nysketch.files.format import load_sketch
+    from nysketch.files.merge import say_missing_parts
+    from nysketch.twosample.compare import compare_all
 
     if chain and reference is not None:
         raise UsageError("--chain and --reference exclude each other")
     if alarm and test == "none":
         raise UsageError("--alarm needs a test: leave out --test none")
-    paths = options.sketch_files(sketches, but=reference)
+    paths = common.sketch_files(sketches, but=reference)
     if reference is not None:
         paths = [reference, *paths]
     if len(paths) < 2:
@@ -118,7 +118,7 @@ def command(
     loaded = [load_sketch(path) for path in paths]
     for path, sketch in zip(paths, loaded, strict=True):
         say_missing_parts(sketch, f"what is told of {path}")
-    with ui.progress_bar("compare", " pairs", quiet=quiet) as progress:
+    with _output.progress_bar("compare", " pairs", quiet=quiet) as progress:
         found = compare_all(
             loaded,
             [str(path) for path in paths],
@@ -135,7 +135,7 @@ def command(
         )
     _warn(found)
     if as_json:
-        ui.print_json(found.describe())
+        _output.print_json(found.describe())
     elif len(pairs) == 1:
         _print_one(found.found[0])
     else:
@@ -158,8 +158,8 @@ def _warn(found: Comparisons) -> None:
 
 
 def _print_one(found: Comparison) -> None:
-    ui.echo(f"{found.names[0]} and {found.names[1]}")
-    ui.print_fields((f"  {name}", value) for name, value in _fields(found))
+    _output.echo(f"{found.names[0]} and {found.names[1]}")
+    _output.print_fields((f"  {name}", value) for name, value in _fields(found))
     explanation = found.explanation
     if explanation is None:
         return
@@ -172,7 +172,7 @@ def _print_one(found: Comparison) -> None:
     ):
         if regions:
             click.echo()
-            ui.echo(f"more of {name} than of the other is near")
+            _output.echo(f"more of {name} than of the other is near")
             _print_regions(regions, [shift.feature for shift in explanation.shifts])
 
 
@@ -243,9 +243,9 @@ def _print_shifts(shifts: list[Shift]) -> None:
         ]
         for shift in shifts[:_SHOWN_COLUMNS]
     ]
-    ui.print_table(["name", "shift", "error", "mean of first", "of second", "spread ratio"], rows)
+    _output.print_table(["name", "shift", "error", "mean of first", "of second", "spread ratio"], rows)
     if len(shifts) > _SHOWN_COLUMNS:
-        ui.echo(f"  and {len(shifts) - _SHOWN_COLUMNS:,} more")
+        _output.echo(f"  and {len(shifts) - _SHOWN_COLUMNS:,} more")
 
 
 def _print_regions(regions: list[Region], order: list[str]) -> None:
@@ -260,7 +260,7 @@ def _print_regions(regions: list[Region], order: list[str]) -> None:
             else ""
         )
         z = "" if region.z is None else f", {abs(region.z):.1f} standard errors"
-        ui.echo(f"  {values}{more}  (mean kernel {region.values[0]:.3g} and {region.values[1]:.3g}{z})")
+        _output.echo(f"  {values}{more}  (mean kernel {region.values[0]:.3g} and {region.values[1]:.3g}{z})")
 
 
 def _value(value: Any) -> str:
@@ -279,7 +279,7 @@ def _print_many(found: Comparisons, *, matrix: bool) -> None:
     tested = [comparison for comparison in found.found if comparison.verdict is not None]
     if tested:
         how = {"holm": "Holm's", "bh": "Benjamini and Hochberg's", "none": "no"}[found.adjustment]
-        ui.echo(
+        _output.echo(
             f"{len(found.rejected)} of {len(tested)} differences are more than chance at level "
             f"{tested[0].alpha:g}, with {how} adjustment"
         )
@@ -293,10 +293,10 @@ def _print_matrix(found: Comparisons) -> None:
         p = comparison.p_value if comparison.p_value_adjusted is None else comparison.p_value_adjusted
         cells[i][j] = "" if p is None else f"p {p:.3g}"
     for i, name in enumerate(found.names):
-        ui.echo(f"  {i + 1:>2}  {name}")
+        _output.echo(f"  {i + 1:>2}  {name}")
     click.echo("\nMMD; above the diagonal, p-values")
     header = ["", *(str(i + 1) for i in range(len(found.names)))]
-    ui.print_table(header, [[str(i + 1), *row] for i, row in enumerate(cells)])
+    _output.print_table(header, [[str(i + 1), *row] for i, row in enumerate(cells)])
 
 
 def _print_list(found: Comparisons) -> None:
@@ -316,7 +316,7 @@ def _print_list(found: Comparisons) -> None:
         )
     header = ["sketches", "MMD", "error", "p-value", "adjusted", "verdict", "moved most"]
     used = [i for i in range(len(header)) if i < 3 or any(row[i] for row in rows)]
-    ui.print_table([header[i] for i in used], [[row[i] for i in used] for row in rows])
+    _output.print_table([header[i] for i in used], [[row[i] for i in used] for row in rows])
 
 
 def _moved_most(comparison: Comparison) -> str:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
-from nysketch.cli.basis_options import basis_making, refuse_basis_making
-from nysketch.cli.engine_options import EngineChoice, engine
+from nysketch.cli import _output
+from nysketch.cli._options import common
+from nysketch.cli._options.basis import basis_making, refuse_basis_making
+from nysketch.cli._options.engine import EngineChoice, engine
 from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.basis import Basis
-    from nysketch.coresets import Coreset
-    from nysketch.fitting import BasisOptions
-    from nysketch.sketches import Sketch
-    from nysketch.sources import Source
+    from nysketch.basis.base import Basis
+    from nysketch.basis.options import BasisOptions
+    from nysketch.coresets.coreset import Coreset
+    from nysketch.sketches.sketch import Sketch
+    from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
 
@@ -35,8 +35,8 @@ _OF_SKETCHES = {
 @click.command(
     epilog="\b\nExample: nysketch coreset 'logs/*.parquet' -s 100 --keep id,time -o coreset.parquet"
 )
-@options.inputs
-@options.output
+@common.inputs
+@common.output
 @click.option(
     "-s",
     "--functions",
@@ -51,10 +51,10 @@ _OF_SKETCHES = {
     help="How test functions are chosen: by how rows differ, of which second moments or sampled rows tell, "
     "or by how landmarks do. Default: mercer where rows are known.",
 )
-@options.table
+@common.table
 @click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
-@options.keep("Columns of any type to copy beside the others: a,b,c. Columns of the kernel keep their type.")
-@options.nulls
+@common.keep("Columns of any type to copy beside the others: a,b,c. Columns of the kernel keep their type.")
+@common.nulls
 @click.option(
     "--basis",
     "basis_path",
@@ -63,7 +63,7 @@ _OF_SKETCHES = {
     "standard input (-).",
 )
 @basis_making
-@options.seed
+@common.seed
 @click.option("--weight-as", default="weight", show_default=True, help="Name of the column of weights.")
 @click.option(
     "--row-as",
@@ -72,11 +72,11 @@ _OF_SKETCHES = {
     help="Name of the column of row numbers, which count from 0 over all inputs (of landmarks: landmark).",
 )
 @engine
-@options.memory
-@options.if_exists_fail_or_overwrite
-@options.lock_wait
-@options.as_json
-@options.reporting
+@common.memory
+@common.if_exists_fail_or_overwrite
+@common.lock_wait
+@common.as_json
+@common.reporting
 def command(
     inputs: list[str],
     output: Path,
@@ -105,7 +105,7 @@ def command(
     the test functions as all rows, and their distance to the data (MMD) is printed beside that of random
     rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
     """
-    from nysketch.coresetfiles import Naming, coreset_to_file, require_writable
+    from nysketch.coresets.files import Naming, coreset_to_file, require_writable
 
     started = time.perf_counter()
     if basis_path is not None:
@@ -122,15 +122,15 @@ def command(
         "lock_wait": lock_wait,
     }
     if all(of_sketches):
-        options.refuse_others(
+        common.refuse_others(
             click.get_current_context(), _OF_SKETCHES, "is for data; these are sketches, with no other rows"
         )
-        paths = options.sketch_files(inputs)
+        paths = common.sketch_files(inputs)
         found = coreset_to_file(
             lambda: _of_sketches(paths, functions, method), output, inputs=paths, **saving
         )
     else:
-        from nysketch.condensing import threads_within
+        from nysketch.coresets.from_data import threads_within
 
         known, source = _opened(
             inputs, basis_path, basis_options, table_options | {"keep": keep or ()}, weights
@@ -156,14 +156,14 @@ def command(
 
 def _of_sketches(paths: list[Path], functions: int, method: str | None) -> Coreset:
     """Make a coreset of the landmarks of sketches."""
-    from nysketch.combine import merged
-    from nysketch.coresets import coreset_of_sketch
+    from nysketch.coresets.from_sketch import coreset_of_sketch
+    from nysketch.files.merge import merged
 
     return coreset_of_sketch(merged(paths, "the coreset"), functions, method=method)
 
 
 def _basis_of(known: Basis | Sketch) -> Basis:
-    from nysketch.sketches import Sketch
+    from nysketch.sketches.sketch import Sketch
 
     return known.basis if isinstance(known, Sketch) else known
 
@@ -176,8 +176,8 @@ def _opened(
     weights: str | None,
 ) -> tuple[Basis | Sketch | None, Source]:
     """Load the basis, if it is given, and open the data for it."""
-    from nysketch.fileformat import load
-    from nysketch.sources import open_source
+    from nysketch.files.format import load
+    from nysketch.sources.open import open_source
 
     if basis_path is None:
         return None, open_for_basis(inputs, wanted, table_options, weights=weights)
@@ -198,12 +198,12 @@ def _of_data(
     quiet: bool,
 ) -> Coreset:
     """Make a coreset of data."""
-    from nysketch.condensing import condense_source, prepare
+    from nysketch.coresets.from_data import condense_source, prepare
 
     with (
-        ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        ui.progress_bar("coreset", " rows", quiet=quiet) as progress,
+        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
+        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        _output.progress_bar("coreset", " rows", quiet=quiet) as progress,
         engine.opened(threads, source) as runner,
     ):
         plan = prepare(
@@ -233,19 +233,21 @@ def _print(
             "seconds": round(seconds, 3),
             "skipped_inputs": skipped,
         }
-        ui.print_json(found.describe() | facts)
+        _output.print_json(found.describe() | facts)
         return
     if quiet:
         return
     dropped = f" ({found.dropped_rows:,} were dropped)" if found.dropped_rows else ""
     what = f"{len(found)} {'landmarks' if found.of_landmarks else 'rows'}"
-    ui.echo(f"{output}: {what} for {found.of_rows:,} rows{dropped}; {ui.size(size)} in {seconds:.1f} s")
+    _output.echo(
+        f"{output}: {what} for {found.of_rows:,} rows{dropped}; {_output.size(size)} in {seconds:.1f} s"
+    )
     distance = found.distance
     error = "" if distance.standard_error is None else f" ± {distance.standard_error:.1g}"
     gain = f", {distance.gain:.3g} times as far" if distance.gain > 1 else ""
     all_of_them = found.worth >= found.of_rows
     worth = "as many random rows as there are rows" if all_of_them else f"{found.worth:,.0f} random rows"
-    ui.print_fields(
+    _output.print_fields(
         [
             ("MMD to the data", f"{distance.mmd:.3g}{error}"),
             ("of random rows", f"{distance.random_mmd:.3g} on average, {len(found)} of them{gain}"),

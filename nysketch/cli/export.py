@@ -6,29 +6,29 @@ from pathlib import Path
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 
 
 @click.command(epilog="\b\nExample: nysketch export data.nysk -o landmarks.parquet")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@options.output
+@common.output
 @click.option(
     "--to", "format", type=click.Choice(["npz", "json", "parquet"]), help="Default: by the output's suffix."
 )
-@options.if_exists_fail_or_overwrite
-@options.as_json
-@options.reporting
+@common.if_exists_fail_or_overwrite
+@common.as_json
+@common.reporting
 def command(path: Path, output: Path, format: str | None, if_exists: str, as_json: bool, quiet: bool) -> None:
     """Write the numbers of a sketch or basis FILE for other programs.
 
     NPZ and JSON hold landmarks, kernel sums, features and embedding weights; Parquet holds one row per
     landmark.
     """
-    from nysketch.export import export_file
+    from nysketch.files.export import export_file
 
     export_file(path, output, format, overwrite=if_exists == "overwrite")
     if as_json:
-        ui.print_json({"bytes": output.stat().st_size, "output": str(output)})
+        _output.print_json({"bytes": output.stat().st_size, "output": str(output)})
     elif not quiet:
-        ui.echo(f"{output}: written")
+        _output.echo(f"{output}: written")

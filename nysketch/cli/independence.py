@@ -8,23 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
-from nysketch.cli.basis_options import basis_making
-from nysketch.cli.engine_options import EngineChoice, engine
+from nysketch.cli import _output
+from nysketch.cli._options import common
+from nysketch.cli._options.basis import basis_making
+from nysketch.cli._options.engine import EngineChoice, engine
 from nysketch.cli.sketch import open_for_basis, plan_pass, say_left_out, say_skipped
-from nysketch.errors import (
-    EXIT_ALARM,
-    EXIT_INPUTS_SKIPPED,
-    CorruptSketchError,
-    NysketchError,
-    UsageError,
-)
+from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.depending import Independence
-    from nysketch.fitting import BasisOptions
-    from nysketch.sketches import Sketch
+    from nysketch.basis.options import BasisOptions
+    from nysketch.hsic.independence import Independence
+    from nysketch.sketches.sketch import Sketch
 
 log = logging.getLogger("nysketch")
 
@@ -38,24 +32,24 @@ _OF_THE_TEST = {
 @click.command(
     epilog="\b\nExample: nysketch independence trips.parquet --group when=hour,weekday --group pay=fare,tip"
 )
-@options.inputs
-@options.table
-@options.nulls
+@common.inputs
+@common.table
+@common.nulls
 @basis_making
-@options.seed
+@common.seed
 @click.option(
     "--shuffles",
     type=click.IntRange(min=0),
     help="Random shuffles to compare with; 0: no test. Default: 500, or what the sketch was made for.",
 )
-@options.shuffle_rows
+@common.shuffle_rows
 @click.option("--pairs", is_flag=True, help="Also tell which pairs of groups depend on each other.")
-@options.alpha
+@common.alpha
 @click.option("--alarm", is_flag=True, help="Exit with code 7 if groups depend on each other beyond chance.")
 @engine
-@options.memory
-@options.as_json
-@options.reporting
+@common.memory
+@common.as_json
+@common.reporting
 def command(
     inputs: list[str],
     table_options: dict[str, Any],
@@ -77,8 +71,8 @@ def command(
     INPUTs are sketches made with --group, which are merged; or, if this command has --group, data to be
     sketched first, without leaving a file.
     """
-    from nysketch.depending import independence, require_shuffles
-    from nysketch.engines.local import available_threads
+    from nysketch.engines.threads import available_threads
+    from nysketch.hsic.independence import independence, require_shuffles
 
     if alarm and shuffles == 0:
         raise UsageError("--alarm needs a test: leave out --shuffles 0")
@@ -92,20 +86,20 @@ def command(
             quiet=quiet,
         )  # fmt: skip
     else:
-        options.refuse_others(
+        common.refuse_others(
             click.get_current_context(),
             _OF_THE_TEST,
             "is for data; these are sketches, since there is no --group",
         )
-        from nysketch.combine import merged
+        from nysketch.files.merge import merged
 
         try:
-            sketch = merged(options.sketch_files(inputs), "what is told")
+            sketch = merged(common.sketch_files(inputs), "what is told")
         except CorruptSketchError as error:
             raise CorruptSketchError(
                 f"{error}. (To test data, name groups of columns with --group)"
             ) from error
-    with ui.progress_bar("test", " tests", quiet=quiet) as progress:
+    with _output.progress_bar("test", " tests", quiet=quiet) as progress:
         found = independence(
             sketch,
             alpha=alpha,
@@ -118,7 +112,7 @@ def command(
     for note in found.notes:
         log.warning("%s", note)
     if as_json:
-        ui.print_json(found.describe() | {"skipped_inputs": list(unreadable)})
+        _output.print_json(found.describe() | {"skipped_inputs": list(unreadable)})
     else:
         _print(found)
     if alarm and any(each.rejected for each in (found, *found.pairs)):
@@ -143,10 +137,10 @@ def _sketched(
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
     """Sketch data in memory, with all that a test needs and nothing else."""
-    from nysketch.groups import DEFAULT_SHUFFLES, parts_of
-    from nysketch.passes import make_basis, run_pass
-    from nysketch.passoptions import PassOptions
-    from nysketch.sources.base import row_width
+    from nysketch.accumulators.groups import DEFAULT_SHUFFLES, parts_of
+    from nysketch.passes.options import PassOptions
+    from nysketch.passes.sketching import make_basis, run_pass
+    from nysketch.sources.protocol import row_width
 
     source = open_for_basis(inputs, wanted, table_options)
     say_left_out(source)
@@ -176,9 +170,9 @@ def _sketched(
         memory=memory,
     )
     with (
-        ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
+        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
+        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        _output.progress_bar("sketch", " rows", quiet=quiet) as progress,
         engine.opened(planned.threads, source) as runner,
     ):
         basis = make_basis(
@@ -195,8 +189,8 @@ def _sketched(
 
 
 def _print(found: Independence) -> None:
-    ui.echo(", ".join(found.groups))
-    ui.print_fields((f"  {name}", value) for name, value in _fields(found))
+    _output.echo(", ".join(found.groups))
+    _output.print_fields((f"  {name}", value) for name, value in _fields(found))
     if found.pairs:
         click.echo("\npairs")
         rows = [
@@ -211,7 +205,7 @@ def _print(found: Independence) -> None:
             ]
             for pair in found.pairs
         ]
-        ui.print_table(["groups", "HSIC", "error", "normalised", "p-value", "adjusted", "verdict"], rows)
+        _output.print_table(["groups", "HSIC", "error", "normalised", "p-value", "adjusted", "verdict"], rows)
 
 
 def _fields(found: Independence) -> list[tuple[str, str]]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 
 if TYPE_CHECKING:
-    from nysketch.basis import Basis
-    from nysketch.sketches import Sketch
+    from nysketch.basis.base import Basis
+    from nysketch.sketches.sketch import Sketch
 
 
 @click.command(epilog="\b\nExample: nysketch info today.nysk --against january.nysk")
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     metavar="OLD",
     help="Sketch or basis: do its landmarks cover the rows of FILE as well as those they were chosen for?",
 )
-@options.as_json
-@options.reporting
+@common.as_json
+@common.reporting
 def command(path: Path, against: Path | None, as_json: bool, quiet: bool) -> None:
     """Show rows, columns, kernel, landmarks, quality and inputs of a sketch or basis FILE."""
     del quiet
-    from nysketch.describe import describe
-    from nysketch.fileformat import load_with_metadata
+    from nysketch.files.format import load_with_metadata
+    from nysketch.sketches.describe import describe
 
     thing, metadata = load_with_metadata(path)
     facts = describe(thing) | {
@@ -41,16 +41,16 @@ def command(path: Path, against: Path | None, as_json: bool, quiet: bool) -> Non
     if against is not None:
         facts["against"] = {"path": str(against)} | _coverage(path, thing, against)
     if as_json:
-        ui.print_json(facts)
+        _output.print_json(facts)
     else:
         _print(facts)
 
 
 def _coverage(path: Path, new: Sketch | Basis, against: Path) -> dict[str, Any]:
-    from nysketch.basis import Basis
-    from nysketch.coverage import coverage
+    from nysketch.basis.base import Basis
     from nysketch.errors import IncompatibleError, InputError, UsageError
-    from nysketch.fileformat import load
+    from nysketch.files.format import load
+    from nysketch.sketches.coverage import coverage
 
     if isinstance(new, Basis):
         raise UsageError(f"{path}: holds a basis, not a sketch: it has no rows to compare")
@@ -64,7 +64,7 @@ def _print(facts: dict[str, Any]) -> None:
     text = facts["columns"][0]["type"] == "text"
     rank = "not computed (many landmarks)" if facts["rank"] is None else facts["rank"]
     fields: list[tuple[str, Any]] = [
-        ("file", f"{facts['path']} ({facts['kind']}, {ui.size(facts['bytes'])}, {facts['software']})")
+        ("file", f"{facts['path']} ({facts['kind']}, {_output.size(facts['bytes'])}, {facts['software']})")
     ]
     if facts["kind"] == "sketch":
         dropped = f" ({facts['dropped_rows']:,} more were dropped)" if facts["dropped_rows"] else ""
@@ -92,7 +92,7 @@ def _print(facts: dict[str, Any]) -> None:
         ("rank", rank),
         ("basis", facts["basis_digest"][:16]),
     ]
-    ui.print_fields(fields)
+    _output.print_fields(fields)
     _print_quality(facts)
     bounds = facts.get("ranges") == "bounds"
     _print_columns(facts["columns"], " (ranges are bounds: rows were subtracted)" if bounds else "")
@@ -136,7 +136,7 @@ def _print_quality(facts: dict[str, Any]) -> None:
     quality = facts["quality"]
     click.echo("\nquality")
     if quality is None:
-        ui.echo("  not known: there is no sample of rows to measure it on")
+        _output.echo("  not known: there is no sample of rows to measure it on")
     elif "kernel_error" not in quality:
         whose = "" if quality["measured_on"] == "sample" else ", when the basis was made,"
         quantiles = ", ".join(
@@ -159,19 +159,19 @@ def _print_quality(facts: dict[str, Any]) -> None:
         if dimension is not None:
             at_least = "at least " if quality["of_rows"] > quality["rows"] else ""
             fields.append(("effective dimension", f"{at_least}{dimension:,.0f} at λ = 1/n"))
-        ui.print_fields([(f"  {name}", value) for name, value in fields])
+        _output.print_fields([(f"  {name}", value) for name, value in fields])
     for sentence in [] if quality is None else quality["advice"]:
-        ui.echo(f"  {sentence}")
+        _output.echo(f"  {sentence}")
     report = facts["origin"].get("sampling_report", {})
     if report:
-        ui.echo(f"  {facts['origin']['sampling']} of the pilot: {_short(report)}")
+        _output.echo(f"  {facts['origin']['sampling']} of the pilot: {_short(report)}")
     for tried in facts["origin"].get("auto", []):
-        ui.echo(
+        _output.echo(
             f"  tried {tried['landmarks']} landmarks: projection error {tried['projection_error']:.2g} "
             f"± {tried['projection_error_se']:.1g}, sampling error {tried['sampling_error']:.2g}"
         )
     if "against" in facts:
-        ui.echo(f"  against {facts['against']['path']}: {facts['against']['advice']}")
+        _output.echo(f"  against {facts['against']['path']}: {facts['against']['advice']}")
 
 
 def _short(value: Any) -> str:
@@ -185,14 +185,14 @@ def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     text = columns[0]["type"] == "text"
     click.echo(f"\ncolumns{remark}")
     if "min" in columns[0]:
-        ui.print_table(
+        _output.print_table(
             ["name", "width", "shortest" if text else "min", "longest" if text else "max"],
             [[c["name"], str(c["width"]), _number(c["min"]), _number(c["max"])] for c in shown],
         )
     else:
-        ui.print_table(["name", "width"], [[c["name"], str(c["width"])] for c in shown])
+        _output.print_table(["name", "width"], [[c["name"], str(c["width"])] for c in shown])
     if len(columns) > len(shown):
-        ui.echo(f"  and {len(columns) - len(shown):,} more")
+        _output.echo(f"  and {len(columns) - len(shown):,} more")
 
 
 def _number(value: float | None) -> str:
@@ -208,7 +208,7 @@ def _print_inputs(facts: dict[str, Any]) -> None:
 
 def _parts(parts: dict[str, Any]) -> str:
     """Say which parts of some inputs are held, and which are not."""
-    from nysketch.stretches import in_words, stretched
+    from nysketch._support.intervals import in_words, stretched
 
     held, missing, doubled = (stretched(parts[name]) for name in ("held", "missing", "doubled"))
     lacking = f"; missing: {in_words(missing, parts['of'])}" if missing else ""
@@ -224,11 +224,11 @@ def _print_list(title: str, inputs: list[dict[str, Any]], unlisted: int = 0) -> 
         [
             item["path"] + (f" ({item['times']} times)" if item["times"] > 1 else ""),
             f"{item['rows']:,} rows",
-            "" if item["bytes"] is None else ui.size(item["bytes"]),
+            "" if item["bytes"] is None else _output.size(item["bytes"]),
         ]
         for item in inputs[:20]
     ]
-    ui.print_table(["path", "rows", "size"], rows)
+    _output.print_table(["path", "rows", "size"], rows)
     more = len(inputs) - len(rows) + unlisted
     if more:
-        ui.echo(f"  and {more:,} more")
+        _output.echo(f"  and {more:,} more")

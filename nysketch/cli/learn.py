@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.learning import Sweep
-    from nysketch.modeljobs import Learned
+    from nysketch.learning.sweep import Sweep
+    from nysketch.learning.to_file import Learned
 
 
 class _Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -39,7 +39,7 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-def _shared(command: options.Command) -> options.Command:
+def _shared(command: common.Command) -> common.Command:
     """Add what both kinds of learning take; passes it on as `request` but for the reporting options."""
 
     @click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True)
@@ -51,7 +51,7 @@ def _shared(command: options.Command) -> options.Command:
         metavar="K|K:K",
         help="How many; a range 2:20 learns them all, prints a table, and keeps the best.",
     )
-    @options.output
+    @common.output
     @click.option(
         "--to",
         "format",
@@ -70,7 +70,7 @@ def _shared(command: options.Command) -> options.Command:
         type=click.IntRange(min=1),
         help="Starts to try. Default: 20; for clomp and shift up to 8.",
     )
-    @options.seed
+    @common.seed
     @click.option(
         "--robust",
         type=click.IntRange(min=3),
@@ -91,17 +91,17 @@ def _shared(command: options.Command) -> options.Command:
         metavar="INPUT",
         help="Rows for --refine: a file, directory or glob; repeat it.",
     )
-    @options.files
+    @common.files
     @click.option(
         "--weights", metavar="COLUMN", help="Column of row weights in --data. Default: that of the sketch."
     )
-    @options.nulls
-    @options.threads
-    @options.memory
-    @options.if_exists_fail_or_overwrite
-    @options.lock_wait
-    @options.as_json
-    @options.reporting
+    @common.nulls
+    @common.threads
+    @common.memory
+    @common.if_exists_fail_or_overwrite
+    @common.lock_wait
+    @common.as_json
+    @common.reporting
     @functools.wraps(command)
     def wrapped(**kwargs: Any) -> Any:
         return command(**kwargs)
@@ -175,7 +175,7 @@ def _learn(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    from nysketch.modeljobs import Refinement, learn_to_file
+    from nysketch.learning.to_file import Refinement, learn_to_file
 
     started = time.perf_counter()
     if bool(refine) != bool(data):
@@ -185,11 +185,11 @@ def _learn(
     if refine:
         refinement = Refinement(list(data), refine, weights, nulls, threads, memory, table_options)
     with (
-        ui.progress_bar("learn", " starts", quiet=quiet) as learning,
-        ui.progress_bar("refine", " rows", quiet=quiet) as refining,
+        _output.progress_bar("learn", " starts", quiet=quiet) as learning,
+        _output.progress_bar("refine", " rows", quiet=quiet) as refining,
     ):
         learned = learn_to_file(
-            options.sketch_files(sketches),
+            common.sketch_files(sketches),
             output,
             ks,
             format=format,
@@ -227,7 +227,7 @@ def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, qu
     model, result = learned.model, learned.sweep
     facts = model.facts
     if as_json:
-        ui.print_json(
+        _output.print_json(
             {
                 "bytes": output.stat().st_size,
                 "criterion": result.criterion if len(result.models) > 1 else None,
@@ -246,11 +246,11 @@ def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, qu
     if len(result.models) > 1:
         _print_sweep(result)
     what = "centroids" if model.kind == "kmeans" else f"{model.covariance_type} Gaussians"
-    ui.echo(
+    _output.echo(
         f"{output}: {model.k} {what if model.k > 1 else what.removesuffix('s')} of {model.d} features from "
         f"{facts['rows']:,} rows, by {facts['decoder']}, in {seconds:.1f} s"
     )
-    ui.print_fields(_lines(model))
+    _output.print_fields(_lines(model))
 
 
 _SHOWN = (
@@ -314,7 +314,7 @@ def _left_out(robust: dict[str, Any]) -> str:
 def _print_sweep(result: Sweep) -> None:
     table = result.table()
     names = [name for name in table[0] if name != "k"]
-    ui.print_table(
+    _output.print_table(
         ["k", *(name.replace("_", " ") for name in names), ""],
         [
             [

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 
 log = logging.getLogger("nysketch")
 
 
 @click.command(epilog="\b\nExample: nysketch merge monday.nysk tuesday.nysk -o days.nysk")
-@options.inputs
-@options.output
-@options.if_exists_fail_or_overwrite
+@common.inputs
+@common.output
+@common.if_exists_fail_or_overwrite
 @click.option(
     "--partial", is_flag=True, help="Also merge parts (of `sketch --part`) of which others are missing yet."
 )
-@options.force
-@options.lock_wait
-@options.as_json
-@options.reporting
+@common.force
+@common.lock_wait
+@common.as_json
+@common.reporting
 def command(
     inputs: list[str],
     output: Path,
@@ -39,11 +39,11 @@ def command(
     The order does not matter, to the last bit. A file whose rows are in two of the sketches is refused, and
     so are parts of `sketch --part` if one is there twice, or missing.
     """
-    from nysketch.combine import merge_files, missing_in_words
-    from nysketch.describe import describe_parts
-    from nysketch.stretches import in_words
+    from nysketch._support.intervals import in_words
+    from nysketch.files.merge import merge_files, missing_in_words
+    from nysketch.sketches.describe import describe_parts
 
-    paths = options.sketch_files(inputs, but=output)
+    paths = common.sketch_files(inputs, but=output)
     overwrite = if_exists == "overwrite"
     made = merge_files(paths, output, overwrite=overwrite, force=force, partial=partial, lock_wait=lock_wait)
     for path in made.doubled_inputs:
@@ -67,6 +67,6 @@ def command(
 def report(rows: int, output: Path, *, as_json: bool, quiet: bool, **more: object) -> None:
     """Print what was written."""
     if as_json:
-        ui.print_json({"bytes": output.stat().st_size, "output": str(output), "rows": rows, **more})
+        _output.print_json({"bytes": output.stat().st_size, "output": str(output), "rows": rows, **more})
     elif not quiet:
-        ui.echo(f"{output}: {rows:,} rows; {ui.size(output.stat().st_size)}")
+        _output.echo(f"{output}: {rows:,} rows; {_output.size(output.stat().st_size)}")

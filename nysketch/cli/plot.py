@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 
 
 @click.command(epilog="\b\nExample: nysketch plot data.nysk --model model.json -o data.svg")
 @click.argument("inputs", nargs=-1, required=True, metavar="FILE...")
-@options.output
+@common.output
 @click.option(
     "--model",
     type=click.Path(path_type=Path),
@@ -21,13 +21,13 @@ from nysketch.cli import options
 @click.option(
     "--columns",
     type=click.UNPROCESSED,
-    callback=options.names,
+    callback=common.names,
     metavar="NAMES",
     help="Two columns to draw along: x,y. Default: the directions in which landmarks, or centres, vary most.",
 )
-@options.if_exists_fail_or_overwrite
-@options.as_json
-@options.reporting
+@common.if_exists_fail_or_overwrite
+@common.as_json
+@common.reporting
 def command(
     inputs: tuple[str, ...],
     output: Path,
@@ -43,13 +43,13 @@ def command(
     large as their shares, with ellipses if it is a mixture; several sketches as a table of their distances
     (MMD). The output is SVG or PNG, by its suffix; PNG needs matplotlib (pip install 'nysketch[report]').
     """
-    from nysketch.reporting import plot
+    from nysketch.plotting.plots import plot
 
     models = [name for name in inputs if Path(name).suffix in (".json", ".parquet", ".npz")]
-    paths = [*map(Path, inputs)] if models else options.sketch_files(inputs)
+    paths = [*map(Path, inputs)] if models else common.sketch_files(inputs)
     drawing = plot(paths, output, model=model, columns=columns, overwrite=if_exists == "overwrite")
     if as_json:
         facts = {"description": drawing.description, "title": drawing.title}
-        ui.print_json(facts | {"bytes": output.stat().st_size, "output": str(output)})
+        _output.print_json(facts | {"bytes": output.stat().st_size, "output": str(output)})
     elif not quiet:
-        ui.echo(f"{output}: {drawing.title}")
+        _output.echo(f"{output}: {drawing.title}")

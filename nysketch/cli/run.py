@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 
 if TYPE_CHECKING:
-    from nysketch.nightly.summary import Summary
+    from nysketch.jobs.summary import Summary
 
 log = logging.getLogger("nysketch")
 
 
 def _seconds_or_none(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    return None if value is None else options.seconds(ctx, param, value)
+    return None if value is None else common.seconds(ctx, param, value)
 
 
 @click.command(epilog="\b\nExample: nysketch run taxi.toml --lock-wait 600 --log-format json")
@@ -41,8 +41,8 @@ def _seconds_or_none(ctx: click.Context, param: click.Parameter, value: float | 
     callback=_seconds_or_none,
     help="How long to wait for another run on the same store. Default: [job] lock_wait, 0 if not set.",
 )
-@options.as_json
-@options.reporting
+@common.as_json
+@common.reporting
 def command(
     job: Path,
     changes: tuple[str, ...],
@@ -60,14 +60,14 @@ def command(
     code 7 if a comparison with `alarm = true` found a difference, and with 6 if inputs were skipped. The page
     docs/operating.md has all settings, and what each exit code asks you to do.
     """
-    from nysketch.nightly.jobfile import as_toml, load_job
-    from nysketch.nightly.running import run_job
+    from nysketch.jobs.config import as_toml, load_job
+    from nysketch.jobs.run import run_job
 
     given = changes if threads is None else (*changes, f"job.threads={threads}")
     loaded = load_job(job, changes=given)
     if show_config:
         if as_json:
-            ui.print_json(loaded.settings)
+            _output.print_json(loaded.settings)
         else:
             click.echo(as_toml(loaded.settings).rstrip("\n"))
         return 0
@@ -76,7 +76,7 @@ def command(
     def tell(summary: Summary) -> None:
         _tell(summary, as_json=as_json, log_as_json=log_as_json, quiet=quiet)
 
-    with ui.progress_bar("sketch", " rows", quiet=quiet) as bar:
+    with _output.progress_bar("sketch", " rows", quiet=quiet) as bar:
         summary = run_job(loaded, dry_run=dry_run, lock_wait=lock_wait, progress=_by_rows(bar), tell=tell)
     return summary.exit_code
 
@@ -104,9 +104,9 @@ def _tell(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool) ->
     if log_as_json:
         log.info("%s", summary.sentence(), extra={"fields": {"summary": facts}})
     if as_json:
-        ui.print_json(facts)
+        _output.print_json(facts)
     elif not quiet and not log_as_json:
-        ui.echo(summary.sentence())
+        _output.echo(summary.sentence())
 
 
 def _sentence(alarm: dict[str, Any]) -> str:

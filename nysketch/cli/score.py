@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
+from nysketch.cli._options.engine import EngineChoice, engine
 from nysketch.cli.assign import open_for_model
-from nysketch.cli.engine_options import EngineChoice, engine
 from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
+from nysketch.models.stored import AnyModel
 
 if TYPE_CHECKING:
-    from nysketch.assigning import Score
-    from nysketch.models import KMeansModel, MixtureModel
+    from nysketch.models.score import Score
 
 
 @click.command(epilog="\b\nExample: nysketch score model.json 'logs/*.parquet' --nulls drop")
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
-@options.inputs
-@options.files
+@common.inputs
+@common.files
 @click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
-@options.nulls
+@common.nulls
 @engine
-@options.memory
-@options.as_json
-@options.reporting
+@common.memory
+@common.as_json
+@common.reporting
 def command(
     model_path: Path,
     inputs: list[str],
@@ -45,14 +45,15 @@ def command(
     Of k-means, the mean squared distance to the nearest centroid, in scaled units, beside the bound that
     was certified from the sketch, if there is one; of mixtures, the mean log-likelihood in nats per row.
     """
-    from nysketch.assigning import score, threads_within
-    from nysketch.modelfiles import load_model
+    from nysketch.models.apply import threads_within
+    from nysketch.models.files import load_model
+    from nysketch.models.score import score
 
     model = load_model(model_path)
     source = open_for_model(inputs, model, table_options, weights=weights)
     threads = engine.planned_threads or threads_within(memory, source, model)
     with (
-        ui.progress_bar("score", " rows", quiet=quiet) as progress,
+        _output.progress_bar("score", " rows", quiet=quiet) as progress,
         engine.opened(threads, source) as runner,
     ):
         result = score(
@@ -65,13 +66,13 @@ def command(
     say_skipped(source.skipped)
     facts = _facts(model, result)
     if as_json:
-        ui.print_json(facts | {"skipped_inputs": list(map(str, source.skipped))})
+        _output.print_json(facts | {"skipped_inputs": list(map(str, source.skipped))})
     else:
-        ui.print_fields(_lines(facts))
+        _output.print_fields(_lines(facts))
     return EXIT_INPUTS_SKIPPED if source.skipped else 0
 
 
-def _facts(model: KMeansModel | MixtureModel, result: Score) -> dict[str, Any]:
+def _facts(model: AnyModel, result: Score) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "dropped_rows": result.dropped_rows,
         "kind": model.kind,

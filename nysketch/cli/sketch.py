@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import Terminated, options
-from nysketch.cli.basis_options import basis_making, refuse_basis_making
-from nysketch.cli.engine_options import EngineChoice, engine
+from nysketch.cli import Terminated, _output
+from nysketch.cli._options import common
+from nysketch.cli._options.basis import basis_making, refuse_basis_making
+from nysketch.cli._options.engine import EngineChoice, engine
 from nysketch.errors import EXIT_INPUTS_SKIPPED, ClusterError, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.basis import Basis
-    from nysketch.fitting import BasisOptions
-    from nysketch.jobs import Outcome
-    from nysketch.planning import Plan
-    from nysketch.sketches import Sketch
-    from nysketch.sources import Source
+    from nysketch.basis.base import Basis
+    from nysketch.basis.options import BasisOptions
+    from nysketch.passes.memory import Plan
+    from nysketch.passes.to_file import Outcome
+    from nysketch.sketches.sketch import Sketch
+    from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
 
 
 @click.command(epilog="\b\nExample: nysketch sketch 'logs/2024-*.parquet' --nulls drop -m 500 -o logs.nysk")
-@options.inputs
-@options.output
-@options.table
+@common.inputs
+@common.output
+@common.table
 @click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
-@options.nulls
+@common.nulls
 @click.option(
     "--basis",
     "basis_path",
@@ -46,7 +46,7 @@ log = logging.getLogger("nysketch")
     help="Read part I of N only, such as 3/16, of the same inputs each time; `nysketch merge` adds them.",
 )
 @basis_making
-@options.seed
+@common.seed
 @click.option(
     "--blocks", type=int, default=64, show_default=True, help="Blocks of rows to keep separate sums for."
 )
@@ -81,7 +81,7 @@ log = logging.getLogger("nysketch")
     show_default=True,
     help="Shuffles by which `nysketch independence` tells chance, with --group; 0: keep nothing for that.",
 )
-@options.shuffle_rows
+@common.shuffle_rows
 @click.option("--pairs", is_flag=True, help="Keep sums to test pairs of groups, too.")
 @click.option(
     "--second-moments",
@@ -100,14 +100,14 @@ log = logging.getLogger("nysketch")
 @click.option(
     "--batch-rows", type=click.IntRange(min=1), help="Rows to read at once. Default: about 4 MB worth."
 )
-@options.memory
+@common.memory
 @click.option(
     "--checkpoint-every",
     type=float,
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    callback=options.seconds,
+    callback=common.seconds,
     help="How often to save progress beside the output.",
 )
 @click.option("--restart", is_flag=True, help="Discard the checkpoint of an unfinished run.")
@@ -118,10 +118,10 @@ log = logging.getLogger("nysketch")
     show_default=True,
     help="If the output exists; skip only if it was made from the same inputs and settings.",
 )
-@options.lock_wait
+@common.lock_wait
 @click.option("--dry-run", is_flag=True, help="Show columns, fragments, memory and file size; read no rows.")
-@options.as_json
-@options.reporting
+@common.as_json
+@common.reporting
 def command(
     inputs: list[str],
     output: Path,
@@ -158,13 +158,13 @@ def command(
     Memory does not grow with the rows. An interrupted run continues where it stopped when the same
     command is given again.
     """
-    from nysketch.fileformat import load_basis
-    from nysketch.groups import parts_of
-    from nysketch.jobs import sketch_to_file
-    from nysketch.parts import as_part
-    from nysketch.passoptions import PassOptions
-    from nysketch.sources import open_source
-    from nysketch.sources.base import row_width
+    from nysketch.accumulators.groups import parts_of
+    from nysketch.files.format import load_basis
+    from nysketch.passes.options import PassOptions
+    from nysketch.passes.shards import as_part
+    from nysketch.passes.to_file import sketch_to_file
+    from nysketch.sources.open import open_source
+    from nysketch.sources.protocol import row_width
 
     started = time.perf_counter()
     only = as_part(part)
@@ -227,9 +227,9 @@ def command(
         return 0
     with (
         _say_how_to_continue(output),
-        ui.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        ui.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        ui.progress_bar("sketch", " rows", quiet=quiet) as progress,
+        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
+        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
+        _output.progress_bar("sketch", " rows", quiet=quiet) as progress,
         engine.opened(planned.threads, source) as runner,
     ):
         outcome = sketch_to_file(
@@ -257,7 +257,7 @@ def command(
 
 def _groups(basis: Basis | None, wanted: BasisOptions) -> Sequence[Any]:
     """Return the groups of columns that the kernel is a product over."""
-    from nysketch.groups import grouped
+    from nysketch.accumulators.groups import grouped
 
     if basis is None:
         return list(wanted.groups or ())
@@ -268,7 +268,7 @@ def _groups(basis: Basis | None, wanted: BasisOptions) -> Sequence[Any]:
 @contextmanager
 def _say_how_to_continue(output: Path) -> Iterator[None]:
     """After Ctrl-C or SIGTERM, or if a cluster has gone, say what is left."""
-    from nysketch.checkpoint import checkpoint_path
+    from nysketch.files.checkpoint import checkpoint_path
 
     try:
         yield
@@ -282,7 +282,7 @@ def open_for_basis(
     inputs: list[str], wanted: BasisOptions, table_options: dict[str, Any], *, weights: str | None = None
 ) -> Source:
     """Open the source that a basis is to be made from."""
-    from nysketch.sources import open_source
+    from nysketch.sources.open import open_source
 
     columns = wanted.columns_to_read(table_options["columns"])
     return open_source(inputs, weights=weights, **(table_options | {"columns": columns, "text": wanted.text}))
@@ -290,8 +290,8 @@ def open_for_basis(
 
 def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limits: Any) -> Plan:
     """Plan with the landmarks of the basis, or with the pilot that one takes to make."""
-    from nysketch.planning import Size, plan
-    from nysketch.sources.base import row_width
+    from nysketch.passes.memory import Size, plan
+    from nysketch.sources.protocol import row_width
 
     size = Size.of(wanted, row_width(source)) if basis is None else Size(basis.m)
     return plan(source, size, **limits)
@@ -299,7 +299,7 @@ def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limit
 
 def say_left_out(source: Source) -> None:
     """Tell which columns will not be used, and why."""
-    from nysketch.sources.base import shorten
+    from nysketch.sources.selection import shorten
 
     if source.left_out:
         log.info("left out: %s", shorten(f"{name} ({why})" for name, why in source.left_out.items()))
@@ -312,7 +312,7 @@ def say_skipped(problems: Iterable[object]) -> None:
 
 
 def _print_plan(plan: Plan, as_json: bool) -> None:
-    from nysketch.sources.base import shorten
+    from nysketch.sources.selection import shorten
 
     result: dict[str, Any] = {
         "columns": [str(column) for column in plan.columns],
@@ -323,16 +323,16 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
         "sketch_bytes": plan.sketch_bytes,
     }
     if as_json:
-        ui.print_json(result)
+        _output.print_json(result)
         return
-    ui.print_fields(
+    _output.print_fields(
         [
             ("columns", shorten(result["columns"], most=20)),
             ("rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
             ("fragments", f"{plan.fragments:,}"),
             ("threads", plan.threads),
-            ("memory", f"about {ui.size(plan.memory_bytes)}"),
-            ("sketch file", f"about {ui.size(plan.sketch_bytes)}"),
+            ("memory", f"about {_output.size(plan.memory_bytes)}"),
+            ("sketch file", f"about {_output.size(plan.sketch_bytes)}"),
         ]
     )
 
@@ -343,7 +343,7 @@ def _print_outcome(
     sketch = outcome.sketch
     say_skipped(outcome.unreadable)
     if as_json:
-        ui.print_json(
+        _output.print_json(
             {
                 "basis_digest": sketch.basis.digest,
                 "bytes": output.stat().st_size,
@@ -359,24 +359,26 @@ def _print_outcome(
             }
         )
     elif outcome.skipped and not quiet:
-        ui.echo(f"{output}: up to date, nothing done")
+        _output.echo(f"{output}: up to date, nothing done")
     elif not quiet:
         dropped = f", {sketch.dropped_rows:,} rows dropped" if sketch.dropped_rows else ""
-        ui.echo(
+        _output.echo(
             f"{output}: {sketch.rows:,} rows × {columns_of(sketch.basis)} at {count_of(sketch.basis)}"
-            f"{dropped}; {ui.size(output.stat().st_size)} in {seconds:.1f} s"
+            f"{dropped}; {_output.size(output.stat().st_size)} in {seconds:.1f} s"
         )
         quality = _quality(sketch, judge=judge)
         if quality is not None:
             whose = "" if quality["measured_on"] == "sample" else "When the basis was made: "
             for sentence in quality["advice"]:
-                ui.echo(whose + sentence)
+                _output.echo(whose + sentence)
         elif not judge:
-            ui.echo("`nysketch info` tells how good it is: to measure it here would take too much memory")
+            _output.echo(
+                "`nysketch info` tells how good it is: to measure it here would take too much memory"
+            )
 
 
 def _quality(sketch: Sketch, *, judge: bool) -> dict[str, Any] | None:
-    from nysketch.describe import describe_quality
+    from nysketch.sketches.describe import describe_quality
 
     return describe_quality(sketch, up_to=sketch.basis.m if judge else 0, effective_dimension=False)
 

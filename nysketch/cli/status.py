@@ -7,33 +7,33 @@ from typing import Any
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 
 _SHOWN = 10
 
 
 @click.command(epilog="\b\nExample: nysketch status store --json")
 @click.argument("store", type=click.Path(path_type=Path), metavar="STORE")
-@options.as_json
-@options.reporting
+@common.as_json
+@common.reporting
 def command(store: Path, as_json: bool, quiet: bool) -> None:
     """Show the partitions of STORE, its last run, missing dates, drift, windows, models and disk use.
 
     Reads the store only, and needs no lock: it may be asked during a run.
     """
-    from nysketch.nightly.status import status
-    from nysketch.nightly.store import Store
+    from nysketch.jobs.status import status
+    from nysketch.jobs.store import Store
 
     del quiet
     found = status(Store.open(store))
     if as_json:
-        ui.print_json(found)
+        _output.print_json(found)
         return
-    ui.print_fields(_fields(found))
+    _output.print_fields(_fields(found))
     if found["drift"]:
         click.echo("\nthe last partitions, compared")
-        ui.print_table(
+        _output.print_table(
             ["partition", "with", "MMD", "error", "p-value", "verdict"],
             [_row(comparison) for comparison in found["drift"]],
         )
@@ -43,7 +43,7 @@ def _fields(found: dict[str, Any]) -> list[tuple[str, str]]:
     dropped = f", {found['dropped_rows']:,} dropped" if found["dropped_rows"] else ""
     count, gaps = len(found["partitions"]), found["gaps"]
     fields = [
-        ("store", f"{found['store']} ({found['name']}), {ui.size(found['bytes'])}"),
+        ("store", f"{found['store']} ({found['name']}), {_output.size(found['bytes'])}"),
         ("partitions", f"{count:,}" + (f" from {found['first']} to {found['last']}" if count else "")),
         ("rows", f"{found['rows']:,}{dropped}"),
         ("missing", f"{len(gaps):,}: {_listed(gaps)}" if gaps else "no dates between them"),

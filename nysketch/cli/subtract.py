@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nysketch.cli import options
+from nysketch.cli._options import common
 from nysketch.cli.merge import report
 
 log = logging.getLogger("nysketch")
@@ -16,12 +16,12 @@ log = logging.getLogger("nysketch")
 @click.command(epilog="\b\nExample: nysketch subtract year.nysk january.nysk -o rest.nysk")
 @click.argument("whole", metavar="WHOLE", type=click.Path(path_type=Path))
 @click.argument("parts", nargs=-1, required=True, metavar="PART...", type=click.Path(path_type=Path))
-@options.output
-@options.if_exists_fail_or_overwrite
-@options.force
-@options.lock_wait
-@options.as_json
-@options.reporting
+@common.output
+@common.if_exists_fail_or_overwrite
+@common.force
+@common.lock_wait
+@common.as_json
+@common.reporting
 def command(
     whole: Path,
     parts: tuple[Path, ...],
@@ -33,7 +33,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Take the sketches PART… away from the sketch WHOLE, which must contain their rows."""
-    from nysketch.combine import subtract_files
+    from nysketch.files.merge import subtract_files
 
     result, missing = subtract_files(
         whole, parts, output, overwrite=if_exists == "overwrite", force=force, lock_wait=lock_wait

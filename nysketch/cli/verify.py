@@ -6,8 +6,8 @@ import logging
 
 import click
 
-from nysketch import ui
-from nysketch.cli import options
+from nysketch.cli import _output
+from nysketch.cli._options import common
 from nysketch.errors import NysketchError
 
 log = logging.getLogger("nysketch")
@@ -15,20 +15,20 @@ log = logging.getLogger("nysketch")
 
 @click.command(epilog="\b\nExample: nysketch verify archive/*.nysk")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...")
-@options.as_json
-@options.reporting
+@common.as_json
+@common.reporting
 def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Read FILEs whole and check their checksums and that their parts fit together.
 
     A FILE may also be a glob, or a directory of *.nysk files.
     All files are checked; the exit code is that of the first bad one (5 for damage, 3 for unreadable).
     """
-    from nysketch.basis import Basis
-    from nysketch.fileformat import load
+    from nysketch.basis.base import Basis
+    from nysketch.files.format import load
 
     exit_code = 0
     results = []
-    for path in options.sketch_files(paths):
+    for path in common.sketch_files(paths):
         try:
             thing = load(path)
         except NysketchError as error:
@@ -40,7 +40,7 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
         kind = "basis" if isinstance(thing, Basis) else f"sketch of {thing.rows:,} rows"
         results.append({"basis_digest": basis.digest, "ok": True, "path": str(path)})
         if not (quiet or as_json):
-            ui.echo(f"{path}: ok, {kind}, basis {basis.digest[:16]}")
+            _output.echo(f"{path}: ok, {kind}, basis {basis.digest[:16]}")
     if as_json:
-        ui.print_json({"files": results, "ok": exit_code == 0})
+        _output.print_json({"files": results, "ok": exit_code == 0})
     return exit_code

@@ -4,16 +4,16 @@ base.py       what every kernel offers
 radial.py     of the distance: Gaussian, sums of Gaussians, Laplacian, Matérn
 dot.py        of the scalar product: linear, polynomial, cosine
 product.py    products over groups of columns
-strings.py    of strings: spectrum, subsequence
-fitting.py    from names and pilot rows to a kernel; from what a file holds to a kernel
+strings.py    of strings: spectrum, subsequence; their inner loop is _subsequences.py
+options.py    from names and pilot rows to a kernel; from what a file holds to a kernel
 
-Rows arrive here scaled (see basis.py). The fast evaluation inside the pass is the business of tiles/
+Rows arrive here scaled (see basis/base.py). The fast evaluation inside the pass is the business of tiles/
 and is tested against this package.
 """
 
-from nysketch.kernels.base import Floats, Kernel, Rows
+from nysketch.kernels.base import Kernel
 from nysketch.kernels.dot import Cosine, Linear, Polynomial
-from nysketch.kernels.fitting import KERNELS, TEXT_KERNELS, KernelOptions, kernel_from_description
+from nysketch.kernels.options import KERNELS, TEXT_KERNELS, KernelOptions, kernel_from_description
 from nysketch.kernels.product import Group, Product, gaussian_bandwidths
 from nysketch.kernels.radial import Gaussian, GaussianSum, LaplacianL1, LaplacianL2, Matern32, Matern52
 from nysketch.kernels.strings import Spectrum, Subsequence
@@ -22,7 +22,6 @@ __all__ = [
     "KERNELS",
     "TEXT_KERNELS",
     "Cosine",
-    "Floats",
     "Gaussian",
     "GaussianSum",
     "Group",
@@ -35,7 +34,6 @@ __all__ = [
     "Matern52",
     "Polynomial",
     "Product",
-    "Rows",
     "Spectrum",
     "Subsequence",
     "gaussian_bandwidths",

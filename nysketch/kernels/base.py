@@ -6,13 +6,11 @@ import operator
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nysketch._types import Floats, Rows
 from nysketch.errors import UsageError
 
-Floats = NDArray[np.float64]
 # Scaled rows: rows × features, or a one-dimensional array of strings for the kernels of text.
-Rows = NDArray[Any]
 
 
 class Kernel(Protocol):

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nysketch._types import Floats, Rows
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Rows, whole
+from nysketch.kernels.base import whole
 from nysketch.kernels.radial import as_bandwidth
 
 _ANYTHING = (-np.inf, np.inf)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nysketch._types import Floats, Rows
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Kernel, Rows
+from nysketch.kernels.base import Kernel
 from nysketch.kernels.radial import Gaussian, GaussianSum
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nysketch._types import Floats, Rows
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Rows
 
 ROOT3, ROOT5 = 3**0.5, 5**0.5
 FARTHEST = 1e6

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._types import Floats, Rows
 from nysketch.errors import UsageError
-from nysketch.kernels.base import Floats, Rows, inverse_or_zero, whole
+from nysketch.kernels.base import inverse_or_zero, whole
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -160,7 +161,7 @@ class Subsequence(_OfStrings):
         return np.array([len(text) >= self.length for text in X], np.float64)
 
     def _weights(self, X: Rows, Y: Rows) -> Floats:
-        from nysketch.kernels.subsequences import subsequence_weights  # loads the compiler
+        from nysketch.kernels._subsequences import subsequence_weights  # loads the compiler
 
         return np.asarray(subsequence_weights(_coded(X), _coded(Y), self.length, self.decay))
 

@@ -9,19 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nysketch.basis import Column, total_width
+from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import FRAGMENT_ROWS, choose_columns, to_numpy
-from nysketch.sources.base import (
-    Batch,
-    Field,
-    Fragment,
-    Selection,
-    WithoutFiles,
-    ranges_as_fragments,
-    text_memory,
-)
+from nysketch.sources.protocol import Batch, Fragment, WithoutFiles, ranges_as_fragments, text_memory
+from nysketch.sources.selection import Field, Selection
 
 # NumPy's letters for numbers, and for what may hold text.
 _NUMBERS, _TEXTS = "biuf", "USOT"

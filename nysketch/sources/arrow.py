@@ -15,23 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from nysketch.basis import Column, total_width
+from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError, UnreadableError
 from nysketch.provenance import Input
-from nysketch.sources.base import (
+from nysketch.sources.protocol import (
     Batch,
-    Field,
     Fragment,
-    Selection,
     WithoutFiles,
     key_of_rows,
-    names_of,
     ranges_as_fragments,
+    text_memory,
+)
+from nysketch.sources.selection import (
+    Field,
+    Selection,
+    names_of,
     require_field,
     require_numeric,
     require_same,
     require_text,
-    text_memory,
 )
 
 # Rows per fragment of sources that have no fragments of their own.

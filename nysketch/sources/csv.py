@@ -14,10 +14,11 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.sources.arrow import as_batch, fields_of, kept_schema
-from nysketch.sources.base import Batch, Field, names_of, text_memory
-from nysketch.sources.location import Location
+from nysketch.sources.locations import Location
+from nysketch.sources.protocol import Batch, text_memory
+from nysketch.sources.selection import Field, names_of
 
 log = logging.getLogger("nysketch")
 

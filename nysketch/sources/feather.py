@@ -16,10 +16,11 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
-from nysketch.sources.base import Batch, Field, names_of, text_memory
-from nysketch.sources.location import Location
+from nysketch.sources.locations import Location
+from nysketch.sources.protocol import Batch, text_memory
+from nysketch.sources.selection import Field, names_of
 
 # Beside a batch that is a view of the file: messages, bitmaps.
 _VIEW_BYTES = 1 << 20

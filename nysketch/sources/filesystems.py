@@ -58,7 +58,7 @@ def options_of(filesystem: Any) -> dict[str, Any]:
 
 
 class S3FileSystem(pafs.S3FileSystem):  # type: ignore[misc] # pyarrow has no types
-    """S3 without attempts of its own, also when it was pickled: patience.py knows better when to stop.
+    """S3 without attempts of its own, also when it was pickled: retry.py knows better when to stop.
 
     pyarrow's would make three attempts of 3 seconds each: too short for a slow server, and nothing is said.
     """

@@ -23,18 +23,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError
 from nysketch.sources.arrow import as_kept
-from nysketch.sources.base import TEXT_ROWS, Batch, Field, names_of, shorten, text_memory
-from nysketch.sources.location import Location
+from nysketch.sources.locations import Location
+from nysketch.sources.protocol import TEXT_ROWS, Batch, text_memory
+from nysketch.sources.selection import Field, names_of, shorten
 
 _FRAGMENT_BYTES = 16 << 20
 # HDF5 decompresses whole chunks: one of them is the least that can be held in memory.
 _MAX_CHUNK_BYTES = 128 << 20
 # What the cached chunks and the rows read at once may take together, unless a single chunk takes more.
 _HELD_BYTES = 64 << 20
-# About what rows read at once take that are no more than a batch (see reading.py).
+# About what rows read at once take that are no more than a batch (see passes/chunks.py).
 _BATCH_BYTES, _BATCH_ROWS = 4 << 20, 2048
 # gzip shrinks zeros about a thousandfold; beyond that the data are declared, not stored.
 _MAX_RATIO = 2000

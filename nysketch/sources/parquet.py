@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import UnreadableError
 from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
-from nysketch.sources.base import Batch, Field, names_of, text_memory
-from nysketch.sources.location import Location
+from nysketch.sources.locations import Location
+from nysketch.sources.protocol import Batch, text_memory
+from nysketch.sources.selection import Field, names_of
 
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
 # (pre_buffer) and were measured to hold a whole 1.3 GB file; this holds tens of megabytes.

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import Basis, NystromBasis
+from nysketch._types import Floats
+from nysketch.basis.base import Basis
+from nysketch.basis.nystrom import NystromBasis
 from nysketch.kernels import gaussian_bandwidths
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.general import GeneralTiles
 from nysketch.tiles.reference import Reference
-from nysketch.tiles.runs import RunsByRow
-
-Floats = NDArray[np.float64]
+from nysketch.tiles.spans import RunsByRow
 
 
 class Evaluator(Protocol):

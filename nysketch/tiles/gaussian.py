@@ -21,14 +21,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import NystromBasis
-from nysketch.compiled import FAST, compiled
-from nysketch.tiles.exponential import LOWEST, exp2
+from nysketch._support.jit import FAST, compiled
+from nysketch._types import Floats
+from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.nearest import NearestLandmarks, Search
-from nysketch.tiles.runs import RunsByRow
-from nysketch.tiles.shapes import tile_rows_for
-
-Floats = NDArray[np.float64]
+from nysketch.tiles.sizes import tile_rows_for
+from nysketch.tiles.spans import RunsByRow
+from nysketch.tiles.vector_math import LOWEST, exp2
 
 # Landmarks with ½|z|² up to this (|z| up to r = 5.2) go through the float32 product, which is then good
 # to 1e-6. The bound also keeps exp2 simple: a row longer than ROW_RADIUS = r + 15.9 has kernel values

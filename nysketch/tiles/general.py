@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import LARGEST_SCALED, Basis, FourierBasis, NystromBasis
-from nysketch.compiled import FAST, compiled
+from nysketch._support.jit import FAST, compiled
+from nysketch._types import Floats
+from nysketch.basis.base import LARGEST_SCALED, Basis
+from nysketch.basis.fourier import FourierBasis
+from nysketch.basis.nystrom import NystromBasis
 from nysketch.kernels import (
     Cosine,
     Gaussian,
@@ -30,11 +33,10 @@ from nysketch.kernels import (
 )
 from nysketch.kernels.dot import unit_rows
 from nysketch.kernels.radial import ROOT3, ROOT5
-from nysketch.tiles.exponential import cosine_of_turns, exp2, sine_of_turns
-from nysketch.tiles.runs import RunsByRow
-from nysketch.tiles.shapes import tile_rows_for
+from nysketch.tiles.sizes import tile_rows_for
+from nysketch.tiles.spans import RunsByRow
+from nysketch.tiles.vector_math import cosine_of_turns, exp2, sine_of_turns
 
-Floats = NDArray[np.float64]
 # Scaled rows → their values, rows × functions, in a buffer that the next call may reuse.
 TileFunction = Callable[[Floats], NDArray[Any]]
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import NystromBasis
-from nysketch.exact import ExactSum
-from nysketch.groups import GroupSums, Part
+from nysketch._types import Floats
+from nysketch.accumulators.exact import ExactSum
+from nysketch.accumulators.groups import GroupSums, Part
+from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.evaluators import evaluators_of, in_order
 from nysketch.tiles.sums import add_on_grid, can_hold, grid_of
-
-Floats = NDArray[np.float64]
 
 # Sums of one fragment: for each part an array, 1 × m, for each of its evaluators.
 FragmentGroups = list[list[Floats]]

@@ -12,12 +12,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import LARGEST_SCALED, NystromBasis
-from nysketch.cells import EXTENT, spreads
-from nysketch.compiled import compiled
-from nysketch.tiles.exponential import larger
-
-Floats = NDArray[np.float64]
+from nysketch._support.jit import compiled
+from nysketch._types import Floats
+from nysketch.accumulators.cells import EXTENT, spreads
+from nysketch.basis.base import LARGEST_SCALED
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.tiles.vector_math import larger
 
 # Longer rows, in the units of the tile, are compared with all landmarks: near 2**40 they are cut off.
 _TRUSTED = 2.0**30

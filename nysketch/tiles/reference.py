@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch.basis import Basis
-from nysketch.tiles.runs import RunsByRow
-from nysketch.tiles.shapes import tile_rows_for
-
-Floats = NDArray[np.float64]
+from nysketch._types import Floats
+from nysketch.basis.base import Basis
+from nysketch.tiles.sizes import tile_rows_for
+from nysketch.tiles.spans import RunsByRow
 
 # What the kernels of strings do for every call, for the landmarks, is worth so many rows at least.
 _TEXT_ROWS = 512

@@ -1,4 +1,4 @@
-"""Sums of one fragment and of all fragments so far, by block and by cell; by run they are in runs.py."""
+"""Sums of one fragment and of all fragments so far, by block and by cell; by run they are in spans.py."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch import exact
-from nysketch.accumulators import GRID_FINE, GRID_FLOAT32, BlockSums
-from nysketch.basis import Basis, require_landmarks
-from nysketch.cells import Cells, FarRows, spreads
-from nysketch.compiled import compiled
-from nysketch.exact import ExactSum
-from nysketch.samples import RowSample
-
-Floats = NDArray[np.float64]
+from nysketch._support.jit import compiled
+from nysketch._types import Floats
+from nysketch.accumulators import exact
+from nysketch.accumulators.blocks import BlockSums
+from nysketch.accumulators.cells import Cells, FarRows, spreads
+from nysketch.accumulators.exact import ExactSum
+from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32
+from nysketch.accumulators.sample import RowSample
+from nysketch.basis.base import Basis
+from nysketch.basis.nystrom import require_landmarks
 
 two_sum = numba.njit(inline="always")(exact.two_sum)
 
@@ -94,7 +95,7 @@ def grid_of(grid_exponent: int, m: int, magnitudes: Floats | None) -> Floats:
 
 def can_hold(sums: Floats, grid: Floats) -> bool:
     """Tell whether sums of a fragment can be added exactly; beyond that, order would show."""
-    # Half of what exact.py promises leaves room for other fragments.
+    # Half of what accumulators/exact.py promises leaves room for other fragments.
     return bool((np.abs(sums) <= 2.0**104 * grid).all())
 
 

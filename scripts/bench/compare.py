@@ -73,7 +73,7 @@ from scipy.stats import binom, ks_2samp  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
-from nysketch.comparing import Comparison  # noqa: E402
+from nysketch.twosample.results import Comparison  # noqa: E402
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

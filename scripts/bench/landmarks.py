@@ -53,9 +53,11 @@ from scipy.spatial.distance import cdist  # noqa: E402
 from sklearn.cluster import KMeans  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
-from nysketch import landmarks, quality  # noqa: E402
-from nysketch.basis import Column, NystromBasis  # noqa: E402
-from nysketch.fitting import BasisOptions, fit_rows  # noqa: E402
+from nysketch.basis import landmarks, quality  # noqa: E402
+from nysketch.basis.fit import fit_rows  # noqa: E402
+from nysketch.basis.nystrom import NystromBasis  # noqa: E402
+from nysketch.basis.options import BasisOptions  # noqa: E402
+from nysketch.columns import Column  # noqa: E402
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

@@ -82,8 +82,9 @@ from sklearn.mixture import GaussianMixture  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
-from nysketch.learning import learn_gmm, learn_kmeans  # noqa: E402
-from nysketch.models import KMeansModel, MixtureModel  # noqa: E402
+from nysketch.learning.learner import learn_gmm, learn_kmeans  # noqa: E402
+from nysketch.models.kmeans import KMeansModel  # noqa: E402
+from nysketch.models.mixture import MixtureModel  # noqa: E402
 
 try:
     import faiss

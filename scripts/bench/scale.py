@@ -43,13 +43,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nysketch
-from nysketch.engines.dask import FAN_IN
-from nysketch.engines.grouping import SECONDS, seconds_for
-from nysketch.engines.outcomes import TOTAL, Shipped, add_up, run_group, software
-from nysketch.engines.sessions import ARRIVALS
-from nysketch.passoptions import PassOptions
-from nysketch.sources import open_source
-from nysketch.tallying import FragmentTallier
+from nysketch.engines.dask.batching import SECONDS, seconds_for
+from nysketch.engines.dask.engine import FAN_IN
+from nysketch.engines.dask.session import ARRIVALS
+from nysketch.engines.dask.worker import TOTAL, Shipped, add_up, run_group, software
+from nysketch.passes.accumulate import FragmentTallier
+from nysketch.passes.options import PassOptions
+from nysketch.sources.open import open_source
 
 D, M, GROUP_ROWS = 10, 1000, 250_000
 ROWS = (10**9, 10**11, 10**13)

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import nysketch
-from nysketch.nightly.store import Store
+from nysketch.jobs.store import Store
 
 CONFIG = Path(__file__).parent.parent.parent / "configs" / "taxi.toml"
 # From March 2020 on nothing was ordinary.

@@ -75,14 +75,14 @@ from sklearn.mixture import GaussianMixture  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
-from nysketch.decode import em, lloyd  # noqa: E402
-from nysketch.decode.decoders import finished  # noqa: E402
-from nysketch.decode.evidence import Evidence  # noqa: E402
-from nysketch.decode.matching import Matching  # noqa: E402
-from nysketch.decode.mixtures import Mixture  # noqa: E402
-from nysketch.decode.moments import Moments  # noqa: E402
-from nysketch.decode.points import Points  # noqa: E402
-from nysketch.decode.pursuit import Climb, pursuit  # noqa: E402
+from nysketch.learning.decode import em, weighted_kmeans  # noqa: E402
+from nysketch.learning.decode.decoders import finished  # noqa: E402
+from nysketch.learning.decode.evidence import Evidence  # noqa: E402
+from nysketch.learning.decode.mixture import Mixture  # noqa: E402
+from nysketch.learning.decode.moment_matching import Matching  # noqa: E402
+from nysketch.learning.decode.points import Points  # noqa: E402
+from nysketch.learning.decode.pursuit import Climb, pursuit  # noqa: E402
+from nysketch.learning.decode.whitening import Moments  # noqa: E402
 
 Floats = NDArray[np.float64]
 
@@ -348,7 +348,7 @@ class Trial:
         mixture = as_in_the_paper(sketch, k, trials, rng)
         rows = Points.of_rows(self.X)  # nothing is scaled: these are the units of the mixture
         if task is KMEANS:
-            return lloyd.cost(rows, finished(mixture, rng).means)
+            return weighted_kmeans.cost(rows, finished(mixture, rng).means)
         return -em.log_likelihood(rows, mixture)
 
     def _sketch(self, *key: Any) -> nysketch.Sketch:

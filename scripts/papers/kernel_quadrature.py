@@ -16,12 +16,12 @@ Figure 2 (1, 2) with N = n² and N = n³. Shown is log₁₀ of the squared erro
 What is compared:
 - k_s^H, k_s^Z: the leading eigenvectors of the kernel matrix of H or Z.
 - k_{s,Y}^Z, k_{s,μ}^Z: the leading eigenfunctions of the kernel projected on Z, under Y or μ, from
-  `nysketch.testfunctions`.
+  `nysketch.coresets.testfunctions`.
 - pinv, Y and pinv, μ (Figure 2): the same as the paper has them, (H⁺ v)ᵀ k(Z, ·) with H = h^(1/2) and v an
   eigenvector of H K⁺ H, by `numpy.linalg.pinv`. Rounding spoils them as n grows.
 - ours, nystrom; ours, mercer; ours, mercer μ: 2n − 1 functions (as k_s^Z, k_{s,Y}^Z, k_{s,μ}^Z) and 2n points
-  first, of which those n stay that change the mean embedding least, by `nysketch.recombination.condense`.
-  The first s functions keep their means.
+  first, of which those n stay that change the mean embedding least, by
+  `nysketch.coresets.recombination.condense`. The first s functions keep their means.
 - Monte Carlo, uniform grid, Halton: n points of equal weight.
 All of them see the same Y, H and Z in a trial (but the points of "Halton" are drawn apart). The four of the
 paper also keep its inequality (12): the mean of √(k(x, x) − Σ f(x)²) over the points is at most that over Y.
@@ -54,9 +54,9 @@ from scipy.stats import qmc
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from nysketch.basis import NystromMap
-from nysketch.recombination import condense, recombine
-from nysketch.testfunctions import mercer_functions, nystrom_functions
+from nysketch.basis.nystrom import NystromMap
+from nysketch.coresets.recombination import condense, recombine
+from nysketch.coresets.testfunctions import mercer_functions, nystrom_functions
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ Are columns independent of each other? The estimators of the paper, and the test
 - N-MHSIC: eq. 18, at n' landmarks.
 - N-HSIC and RFF-HSIC (Zhang et al. 2018): for two columns, from Nyström features at √n landmarks (eq. 8), or
   from cosine and sine at √n random frequencies.
-- nysketch: `nysketch.hsic.exact_test`, whose landmarks are rows with shuffled columns, at which both
-  embeddings are known.
+- nysketch: `nysketch.hsic.statistic.exact_test`, whose landmarks are rows with shuffled columns, at which
+  both embeddings are known.
 All use Gaussian kernels whose bandwidth is the median distance divided by √2, k = exp(−d² / median d²).
 √n is rounded down before it is multiplied. NFSIC and the Million Song Data are left out.
 
@@ -69,11 +69,12 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from nysketch.basis import Column, NystromBasis
-from nysketch.hsic import exact_test, hsic_squared, mean_of_shuffled
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.columns import Column
+from nysketch.hsic.statistic import exact_test, hsic_squared, mean_of_shuffled
 from nysketch.kernels import Gaussian, Group, Product
-from nysketch.kernels.fitting import median_distance
-from nysketch.twosample import critical_value, p_value_of
+from nysketch.kernels.options import median_distance
+from nysketch.twosample.permutation import critical_value, p_value_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

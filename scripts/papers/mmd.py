@@ -38,7 +38,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 import nysketch
-from nysketch.kernels.fitting import median_distance
+from nysketch.kernels.options import median_distance
 
 Floats = NDArray[np.float64]
 

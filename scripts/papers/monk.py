@@ -56,8 +56,8 @@ from tqdm import tqdm
 
 import nysketch
 from nysketch.kernels import Subsequence
-from nysketch.robust import monk_mmd, robust_mean
-from nysketch.twosample import Blocks, Distance
+from nysketch.twosample.median_of_means import monk_mmd, robust_mean
+from nysketch.twosample.mmd import Blocks, Distance
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nysketch.engines.dask import DaskEngine
-from nysketch.sources import open_source
+from nysketch.engines.dask.engine import DaskEngine
+from nysketch.sources.open import open_source
 from tests.engines import clusters, works
 
 cloudpickle.register_pickle_by_value(works)

@@ -10,15 +10,16 @@ import pyarrow as pa
 import pytest
 
 import nysketch
-from nysketch.assigning import assign, score
-from nysketch.engines.dask import DaskEngine
-from nysketch.engines.local import Threads
-from nysketch.engines.outcomes import TOTAL
-from nysketch.engines.sessions import Overseer, Session
+from nysketch.coresets.fragments import FragmentRecombiner
+from nysketch.engines.dask.engine import DaskEngine
+from nysketch.engines.dask.session import Overseer, Session
+from nysketch.engines.dask.worker import TOTAL
+from nysketch.engines.threads import Threads
 from nysketch.errors import UsageError
-from nysketch.recombining import FragmentRecombiner
-from nysketch.sources import open_source
-from nysketch.tallying import FragmentTallier
+from nysketch.models.apply import assign
+from nysketch.models.score import score
+from nysketch.passes.accumulate import FragmentTallier
+from nysketch.sources.open import open_source
 from tests.engines.works import Count, Pieces, attempts
 
 ROWS, FRAGMENTS = 3957, 41
@@ -143,8 +144,8 @@ def test_an_engine_has_its_own_threads(files, engine):
 
 def test_work_takes_along_what_others_need_and_nothing_else(source):
     basis = nysketch.Basis.fit(str(source.local_paths[0]), exclude=["w"], m=20)
-    from nysketch.coresets import Evidence, choose_functions
-    from nysketch.passoptions import PassOptions
+    from nysketch.coresets.coreset import Evidence, choose_functions
+    from nysketch.passes.options import PassOptions
 
     functions, _ = choose_functions(basis, 5, "nystrom", Evidence())
     for work in (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nysketch.basis import Column, FourierBasis, NystromBasis
-from nysketch.fitting import draw_frequencies
+from nysketch.basis.fourier import FourierBasis, draw_frequencies
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.columns import Column
 from nysketch.kernels import (
     Cosine,
     Gaussian,

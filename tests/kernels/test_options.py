@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nysketch
+from nysketch.basis.options import BasisOptions
 from nysketch.errors import NysketchError, SchemaError, UsageError
-from nysketch.fitting import BasisOptions
 from nysketch.kernels import (
     KERNELS,
     TEXT_KERNELS,
@@ -29,7 +29,7 @@ from nysketch.kernels import (
     Spectrum,
     Subsequence,
 )
-from nysketch.kernels.fitting import median_distance, parse_bandwidth
+from nysketch.kernels.options import median_distance, parse_bandwidth
 from tests import naive
 from tests.kernels.kinds import numbers, strings
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 import nysketch
-from nysketch.describe import describe
 from nysketch.errors import InputError, NysketchError
+from nysketch.sketches.describe import describe
 from tests import naive
 from tests.kernels.kinds import random_strings
 

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from .servers import S3, Proxy, Silence
+from tests.sources.servers import S3, Proxy, Silence
 
 ROWS, WIDTH = 1000, 3
 _numbers = itertools.count()
@@ -27,7 +27,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("nysketch.sources.arrow.FRAGMENT_ROWS", 256)
     monkeypatch.setattr("nysketch.sources.arrays.FRAGMENT_ROWS", 256)
     monkeypatch.setattr("nysketch.sources.hdf5._FRAGMENT_BYTES", 8 * WIDTH * 256)
-    monkeypatch.setattr("nysketch.reading.chunk_rows_for", lambda d: 64)
+    monkeypatch.setattr("nysketch.passes.chunks.chunk_rows_for", lambda d: 64)
 
 
 @pytest.fixture(scope="session")
@@ -75,4 +75,4 @@ def silence():
 @pytest.fixture
 def no_waits(monkeypatch):
     """Try again at once."""
-    monkeypatch.setattr("nysketch.sources.patience._LONGEST_WAIT", 0.001)
+    monkeypatch.setattr("nysketch.sources.retry._LONGEST_WAIT", 0.001)

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nysketch.reading import ChunkReader
-from nysketch.sources import open_source
+from nysketch.passes.chunks import ChunkReader
+from nysketch.sources.open import open_source
 
 
 def read_all(source, batch_rows=1000):

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import SchemaError, UsageError
-from nysketch.sources import open_source
-
-from .helpers import open_table, read_all, read_chunks, write_parquet
+from nysketch.sources.open import open_source
+from tests.sources.helpers import open_table, read_all, read_chunks, write_parquet
 
 MIXED = {
     "price": [1.0, 2.0],

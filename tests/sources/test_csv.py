@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 
 from nysketch.errors import InputError
-from nysketch.sources import open_source
 from nysketch.sources.csv import CSVFile
-from nysketch.sources.location import expand
-
-from .helpers import read_all
+from nysketch.sources.locations import expand
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all
 
 
 def test_compressed_csv_is_read(tmp_path):

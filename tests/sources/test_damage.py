@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nysketch.errors import InputError, NysketchError, SchemaError
-from nysketch.sources import open_source
-
-from .helpers import read_all, read_chunks, write_parquet
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, read_chunks, write_parquet
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import InputError
-from nysketch.sources import open_source
 from nysketch.sources.feather import FeatherFile
-from nysketch.sources.location import expand
+from nysketch.sources.locations import expand
+from nysketch.sources.open import open_source
 
 ROWS = 200_000
 

@@ -9,17 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
-from nysketch.checkpoint import checkpoint_path
-from nysketch.engines.local import Threads
+from nysketch.basis.options import BasisOptions
+from nysketch.engines.threads import Threads
 from nysketch.errors import UnreadableError
-from nysketch.fitting import BasisOptions
-from nysketch.jobs import sketch_to_file
-from nysketch.passoptions import PassOptions
-from nysketch.sources import open_source
-
-from .helpers import read_all
-from .kinds import csv, feather, hdf5_chunked, parquet
-from .servers import Silence
+from nysketch.files.checkpoint import checkpoint_path
+from nysketch.passes.options import PassOptions
+from nysketch.passes.to_file import sketch_to_file
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all
+from tests.sources.kinds import csv, feather, hdf5_chunked, parquet
+from tests.sources.servers import Silence
 
 GROUPS, GROUP_ROWS = 9, 2000
 

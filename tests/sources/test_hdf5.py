@@ -6,13 +6,12 @@ import h5py
 import numpy as np
 import pytest
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError
-from nysketch.sources import open_source
 from nysketch.sources.hdf5 import HDF5File
-from nysketch.sources.location import expand
-
-from .helpers import read_all, read_chunks
+from nysketch.sources.locations import expand
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, read_chunks
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from nysketch.errors import InputError, SchemaError
-from nysketch.sources import open_source
-
-from .helpers import read_all
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all
 
 VALUES = np.arange(6.0).reshape(3, 2)
 

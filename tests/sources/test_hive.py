@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from nysketch.errors import SchemaError
-from nysketch.sources import open_source
-
-from .helpers import read_all, read_chunks, write_parquet
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, read_chunks, write_parquet
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nysketch.basis import Basis, Column
+from nysketch.basis.base import Basis
+from nysketch.columns import Column
 from nysketch.errors import InputError, InvalidRowsError, SchemaError, UsageError
-from nysketch.sources import open_source
 from nysketch.sources.arrow import FRAGMENT_ROWS, held_rows_for
-
-from .helpers import read_all, read_chunks
-from .kinds import OnlyCapsule, as_stdin
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, read_chunks
+from tests.sources.kinds import OnlyCapsule, as_stdin
 
 LIKE = [Column("a"), Column("b")]
 

@@ -10,10 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from nysketch.errors import InputError, UsageError
-from nysketch.sources import open_source
-from nysketch.sources.location import expand
-
-from .helpers import read_all, write_parquet
+from nysketch.sources.locations import expand
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, write_parquet
 
 ONE = {"x": [1.0, 2.0, 3.0]}
 

@@ -3,10 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from nysketch.sources.location import expand
+from nysketch.sources.locations import expand
 from nysketch.sources.parquet import ParquetFile
-
-from .helpers import write_parquet
+from tests.sources.helpers import write_parquet
 
 
 @pytest.mark.parametrize(("columns", "counted"), [(3, 3), (2500, 2048)])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import nysketch
-from nysketch.basis import Basis, Column
-from nysketch.reading import ChunkReader
-from nysketch.sources import open_source
-
-from .helpers import read_all, read_chunks
-from .kinds import FILES, KINDS, REREADABLE, STREAMS, as_stdin
+from nysketch.basis.fit import basis_from_rows
+from nysketch.columns import Column
+from nysketch.passes.chunks import ChunkReader
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, read_chunks
+from tests.sources.kinds import FILES, KINDS, REREADABLE, STREAMS, as_stdin
 
 LIKE = tuple(Column(f"x{i}") for i in range(3))
 # In a two-dimensional data set, the data set is the column.
@@ -134,7 +134,7 @@ def test_inputs_count_the_rows_and_files_have_digests(opened, kind, table):
 
 
 def test_sketches_of_all_kinds_are_equal(kind, rows, table, tmp_path, monkeypatch, small_pieces):
-    basis = Basis.from_rows(rows, LIKE, m=20)
+    basis = basis_from_rows(rows, LIKE, m=20)
     expected = nysketch.sketch(rows, basis=basis, threads=1)
     if kind.startswith("hdf5_c"):
         basis = replace(basis, columns=LIKE_2D)

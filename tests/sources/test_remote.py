@@ -9,14 +9,13 @@ import pytest
 
 import nysketch
 from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
-from nysketch.fileformat import sketch_parts
-from nysketch.sources import open_source
+from nysketch.files.format import sketch_parts
 from nysketch.sources.filesystems import hide_addresses
-from nysketch.sources.location import expand
-
-from .helpers import read_all, write_parquet
-from .kinds import FILES, REREADABLE, TEXT_FILES, csv, feather, hdf5_chunked, parquet, uri
-from .servers import Folder
+from nysketch.sources.locations import expand
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, write_parquet
+from tests.sources.kinds import FILES, REREADABLE, TEXT_FILES, csv, feather, hdf5_chunked, parquet, uri
+from tests.sources.servers import Folder
 
 REMOTE = [make for make in FILES if make is not uri]
 ONE = {"x": [1.0, 2.0, 3.0]}
@@ -212,9 +211,9 @@ def test_a_pickled_source_reads_the_same_batches(stored, table, small_pieces, mo
     data = pickle.dumps(source)
     with monkeypatch.context() as patch:
         # Unpickling opens nothing.
-        patch.setattr("nysketch.sources.location.Location.open", None)
-        patch.setattr("nysketch.sources.location.Location.open_for_python", None)
-        patch.setattr("nysketch.sources.location.Location.info", None)
+        patch.setattr("nysketch.sources.locations.Location.open", None)
+        patch.setattr("nysketch.sources.locations.Location.open_for_python", None)
+        patch.setattr("nysketch.sources.locations.Location.info", None)
         copy = pickle.loads(data)
     assert batches_of(copy) == expected
     assert copy.columns == source.columns

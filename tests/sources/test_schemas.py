@@ -4,11 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import SchemaError
-from nysketch.sources import open_source
-
-from .helpers import read_all, write_parquet
+from nysketch.sources.open import open_source
+from tests.sources.helpers import read_all, write_parquet
 
 
 @pytest.fixture

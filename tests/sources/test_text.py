@@ -12,19 +12,18 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from nysketch.basis import Column
-from nysketch.engines.local import Threads
+from nysketch.columns import Column
+from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, InvalidRowsError, SchemaError, UsageError
-from nysketch.pilot import read_pilot
-from nysketch.reading import ChunkReader
-from nysketch.sources import open_source
-from nysketch.sources.base import Batch, key_of_rows
-
-from .helpers import counted_nulls, open_table, read_chunks, write_parquet
-from .kinds import TEXT_FILES as FILES
-from .kinds import TEXT_KINDS as KINDS
-from .kinds import TEXT_REREADABLE as REREADABLE
-from .kinds import OnlyCapsule, as_stdin, feather
+from nysketch.passes.chunks import ChunkReader
+from nysketch.passes.pilot import read_pilot
+from nysketch.sources.open import open_source
+from nysketch.sources.protocol import Batch, key_of_rows
+from tests.sources.helpers import counted_nulls, open_table, read_chunks, write_parquet
+from tests.sources.kinds import TEXT_FILES as FILES
+from tests.sources.kinds import TEXT_KINDS as KINDS
+from tests.sources.kinds import TEXT_REREADABLE as REREADABLE
+from tests.sources.kinds import OnlyCapsule, as_stdin, feather
 
 ARROW = [pa.string(), pa.large_string(), pa.string_view()]
 TYPES = [*ARROW, *(pa.dictionary(pa.int32(), kind) for kind in ARROW)]

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nysketch.basis import Column
+from nysketch.columns import Column
 from nysketch.errors import SchemaError
-from nysketch.sources import open_source
 from nysketch.sources.arrow import to_numpy
-
-from .helpers import counted_nulls, open_table, read_all, write_parquet
+from nysketch.sources.open import open_source
+from tests.sources.helpers import counted_nulls, open_table, read_all, write_parquet
 
 FLOATS = (pa.float16(), pa.float32(), pa.float64())
 INTEGERS = (

@@ -1,0 +1,12 @@
+"""What everything else stands on and that knows nothing of sketches.
+
+atomic.py          files that appear complete or not at all
+locks.py           one writer per output
+blas.py            one BLAS thread per worker
+jit.py             how functions are compiled
+cancel.py          asking whether to go on, from deep inside a read
+intervals.py       parts 1 to N, each held so many times, as stretches
+seeds.py           what may seed random numbers
+sizes.py           sizes in words: 512MB
+string_arrays.py   strings as arrays of bytes
+"""

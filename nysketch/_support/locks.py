@@ -1,0 +1,62 @@
+"""One writer per output: an advisory lock that the kernel drops when its holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nysketch._support.atomic import remove_leftovers
+from nysketch.errors import LockedError, OutputError
+
+
+def lock_path(output: Path) -> Path:
+    """Return the file that is locked while `output` is written."""
+    return output.with_name(f".{output.name}.lock")
+
+
+@contextmanager
+def output_lock(output: Path, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of `output`, or raise LockedError after `wait` seconds of trying."""
+    path = lock_path(output)
+    deadline = time.monotonic() + wait
+    while (descriptor := _try_lock(path, output)) is None:
+        if time.monotonic() >= deadline:
+            raise LockedError(
+                f"{output}: another nysketch is writing it (lock {path}). "
+                "Wait for it with --lock-wait SECONDS"
+            )
+        time.sleep(0.1)
+    try:
+        remove_leftovers(output)
+        yield
+    finally:
+        # Unlink while still holding it: whoever opened the old file notices that it has gone.
+        with suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _try_lock(path: Path, output: Path) -> int | None:
+    """Return the descriptor that holds the lock, or None if somebody else does."""
+    while True:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise OutputError(f"{output}: cannot write here: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            os.close(descriptor)
+            raise OutputError(f"{output}: cannot lock {path}: {error.strerror}") from error
+        os.close(descriptor)  # its last holder removed it just now: try the new one

@@ -1,0 +1,213 @@
+"""RowSample: a bounded uniform sample of all rows, which can be added and subtracted like the sums.
+
+Every row has a key, a hash of its input and its number in it (tiles/hashing.py). The sample is all rows
+whose key is at most `bound`, and the bound is as large as `capacity` rows allow. Which rows these are does
+not depend on who read them when; of two samples, all rows below the smaller bound are a sample of the
+union; and the rows of a part can be found by key and content, and taken away.
+
+Numbers are kept scaled, relative to the middle of the landmarks, and in float32: the sample says how good a
+sketch is, it does not store data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch._support.string_arrays import text_arrays, text_from_arrays
+from nysketch._types import Arrays, Floats, Rows
+from nysketch.basis.quality import MEASURED_STRINGS
+
+LARGEST_KEY = 2**63 - 1
+
+# So many rows tell a mean residual to 2 %, and take 80 kB of the file at 10 features; of wide rows a
+# smaller sample must do.
+DEFAULT_ROWS = 2000
+_DEFAULT_BYTES = 8 << 20
+_FEWEST = 200
+
+
+def default_sample_rows(d: int, *, text: bool = False) -> int:
+    """Return how many rows of d features to keep, or strings that take as much as d numbers."""
+    return int(np.clip(_DEFAULT_BYTES // (4 * d), _FEWEST, MEASURED_STRINGS if text else DEFAULT_ROWS))
+
+
+@dataclass(frozen=True, eq=False)
+class RowSample:
+    """The rows with the smallest keys, in the order of their keys."""
+
+    keys: NDArray[np.int64]
+    rows: Rows  # rows × features, in float32 if not said otherwise; or strings
+    weights: Floats | None
+    bound: int
+    capacity: int
+
+    @classmethod
+    def empty(
+        cls, capacity: int, d: int, *, text: bool, weighted: bool, dtype: Any = np.float32
+    ) -> RowSample:
+        """Return the sample of no rows."""
+        rows: Rows = np.empty(0, object) if text else np.empty((0, d), dtype)
+        return cls(np.empty(0, np.int64), rows, np.empty(0) if weighted else None, LARGEST_KEY, capacity)
+
+    @classmethod
+    def of(
+        cls,
+        keys: NDArray[np.int64],
+        rows: Rows,
+        weights: Floats | None,
+        *,
+        bound: int,
+        capacity: int,
+        dtype: Any = np.float32,
+    ) -> RowSample:
+        """Sample rows: all that have a key up to `bound`."""
+        if rows.dtype != object:
+            largest = float(np.finfo(dtype).max)
+            rows = np.clip(rows, -largest, largest).astype(dtype)
+        return cls(keys, rows, weights, bound, capacity)._sorted_and_cut()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def scaled(self, middle: Floats) -> Rows:
+        """Return the rows as they were before they were moved to the middle; strings never were."""
+        return self.rows if self.rows.dtype == object else self.rows.astype(np.float64) + middle
+
+    def _cut(self) -> RowSample:
+        """Drop rows beyond the bound, and lower it until no more than `capacity` rows are left."""
+        bound, count = self.bound, int(np.searchsorted(self.keys, self.bound, side="right"))
+        if count > self.capacity:
+            # Below the first that does not fit: of rows with equal keys, all or none are in the sample.
+            bound = int(self.keys[self.capacity]) - 1
+            count = int(np.searchsorted(self.keys, bound, side="right"))
+        return self._only(slice(count), bound)
+
+    def _only(self, which: Any, bound: int) -> RowSample:
+        weights = None if self.weights is None else self.weights[which]
+        return RowSample(self.keys[which], self.rows[which], weights, bound, self.capacity)
+
+    @classmethod
+    def union(cls, samples: Sequence[RowSample]) -> RowSample:
+        """Return the sample of all rows that any of them stands for."""
+        weights = None
+        if all(sample.weights is not None for sample in samples):
+            weights = np.concatenate([sample.weights for sample in samples])
+        return cls(
+            np.concatenate([sample.keys for sample in samples]),
+            np.concatenate([sample.rows for sample in samples]),
+            weights,
+            min(sample.bound for sample in samples),
+            min(sample.capacity for sample in samples),
+        )._sorted_and_cut()
+
+    def __add__(self, other: RowSample) -> RowSample:
+        return self.union([self, other])
+
+    def __sub__(self, other: RowSample) -> RowSample:
+        """Take away the rows of `other`: those of them that are in this sample are in theirs, too."""
+        # A row counted twice and subtracted once stays.
+        theirs = Counter(other._identities())
+        kept = []
+        for row in self._identities():
+            kept.append(not theirs[row])
+            theirs[row] -= not kept[-1]
+        left = self._only(np.array(kept, bool), self.bound)
+        bound, capacity = min(self.bound, other.bound), min(self.capacity, other.capacity)
+        return RowSample(left.keys, left.rows, left.weights, bound, capacity)._cut()
+
+    def _sorted_and_cut(self) -> RowSample:
+        """Sort by key; rows of equal keys by content, so that the order of merging does not show.
+
+        Keys are equal where a file was counted twice, or for tables in memory that begin alike.
+        """
+        result = self._only(np.argsort(self.keys, kind="stable"), self.bound)
+        if (np.diff(result.keys) == 0).any():
+            rows = list(result._identities())
+            result = result._only(sorted(range(len(rows)), key=rows.__getitem__), self.bound)
+        return result._cut()
+
+    def _identities(self) -> Iterator[tuple[int, Any, float]]:
+        """Yield what tells rows apart."""
+        contents = self.rows if self.rows.dtype == object else (row.tobytes() for row in self.rows)
+        weights = np.ones(len(self)) if self.weights is None else self.weights
+        return zip(self.keys.tolist(), contents, weights.tolist(), strict=True)
+
+    def describe(self) -> dict[str, int]:
+        """Return everything but the arrays."""
+        return {"bound": self.bound, "capacity": self.capacity}
+
+    def arrays(self, name: str = "sample") -> Arrays:
+        """Return what the sketch file stores."""
+        if not self.capacity:
+            return {}
+        arrays: Arrays = {f"{name}.keys": self.keys}
+        rows = f"{name}.rows"
+        arrays |= text_arrays(rows, self.rows) if self.rows.dtype == object else {rows: self.rows}
+        return arrays if self.weights is None else arrays | {f"{name}.weights": self.weights}
+
+    @classmethod
+    def from_arrays(
+        cls,
+        description: dict[str, Any],
+        arrays: Arrays,
+        d: int,
+        *,
+        text: bool,
+        weighted: bool,
+        name: str = "sample",
+        dtype: Any = np.float32,
+    ) -> RowSample:
+        """Rebuild from what `describe` and `arrays` returned; raise ValueError if it can be no sample."""
+        bound, capacity = description["bound"], description["capacity"]
+        if any(type(n) is not int or not 0 <= n <= LARGEST_KEY for n in (bound, capacity)):
+            raise ValueError(f"the limits of its rows {name!r} are impossible")
+        if not capacity:
+            empty = cls.empty(0, d, text=text, weighted=weighted, dtype=dtype)
+            return cls(empty.keys, empty.rows, empty.weights, bound, 0)
+        keys = arrays[f"{name}.keys"]
+        rows = text_from_arrays(f"{name}.rows", arrays) if text else arrays[f"{name}.rows"]
+        weights = arrays[f"{name}.weights"] if weighted else None
+        if keys.dtype != np.int64 or keys.ndim != 1 or len(keys) > capacity:
+            raise ValueError(f"{name}.keys are impossible")
+        if len(keys) and (keys[0] < 0 or keys[-1] > bound or (np.diff(keys) < 0).any()):
+            raise ValueError(f"{name}.keys are out of order")
+        if not text and (rows.dtype != dtype or rows.shape != (len(keys), d) or not np.isfinite(rows).all()):
+            raise ValueError(f"{name}.rows are impossible")
+        if text and len(rows) != len(keys):
+            raise ValueError(f"{name}.rows do not fit their keys")
+        if weights is not None and (
+            weights.dtype != np.float64
+            or weights.shape != keys.shape
+            or not (np.isfinite(weights) & (weights >= 0)).all()
+        ):
+            raise ValueError(f"{name}.weights are impossible")
+        return cls(keys, rows, weights, bound, capacity)
+
+
+class GatheredSample:
+    """The sample of a fragment, gathered from those of its chunks."""
+
+    def __init__(self, empty: RowSample) -> None:
+        self._sample, self._more = empty, list[RowSample]()
+
+    @property
+    def bound(self) -> int:
+        """No larger keys need to be added."""
+        return self._sample.bound
+
+    def add(self, part: RowSample) -> None:
+        """Add the sample of a chunk."""
+        self._more.append(part)
+        if sum(map(len, self._more)) > self._sample.capacity:  # soon there are few in a chunk
+            self.united()
+
+    def united(self) -> RowSample:
+        """Return the sample of all chunks so far."""
+        self._sample, self._more = RowSample.union([self._sample, *self._more]), []
+        return self._sample

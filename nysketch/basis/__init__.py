@@ -1,0 +1,13 @@
+"""Basis: the functions of a row whose sums are a sketch, and how they are chosen.
+
+base.py        what all bases share: columns, scaling, digest, which are compatible
+nystrom.py     kernel values at landmarks, and the Nyström feature map
+fourier.py     random Fourier features
+stored.py      from what a file holds to a basis
+options.py     what can be asked for when a basis is made
+landmarks.py   which rows become landmarks
+quality.py     how good landmarks are: projection error against sampling error
+fit.py         from pilot rows to a basis
+
+Rows arrive as arrays; reading them is the business of passes/pilot.py.
+"""

@@ -1,0 +1,221 @@
+"""Basis: what two sketches must share to be added or compared.
+
+Columns and their order, scaling, kernel, landmarks or frequencies; and a digest over exactly these,
+which decides compatibility. How a basis is made from pilot rows is fit.py's business, reading them
+from files is passes/pilot.py's, bytes are files/format.py's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch._types import Floats, Rows
+from nysketch.columns import Column, total_width
+from nysketch.errors import IncompatibleError
+from nysketch.kernels import Kernel
+
+SCALINGS = ("none", "standard", "robust")
+
+
+# No scaled value is beyond it.
+LARGEST_SCALED = 1e300
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Basis:
+    """The coordinate system of a sketch: the functions of a row that are summed over all rows.
+
+    There are two kinds, NystromBasis and FourierBasis; what they share is here. `transform` brings rows
+    from the data's units to the kernel's. `origin` says how the basis was made; it does not enter the
+    digest.
+    """
+
+    columns: tuple[Column, ...]
+    scaling: str
+    center: Floats
+    scale: Floats
+    kernel: Kernel
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    features: ClassVar[str]
+
+    @classmethod
+    def fit(
+        cls,
+        data: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        weights: str | None = None,
+        datasets: Sequence[str] = (),
+        allow_external: bool = False,
+        retries: int | None = None,
+        timeout: float | None = None,
+        seed: int = 0,
+        nulls: str = "error",
+        threads: int | None = None,
+        **options: Any,
+    ) -> Basis:
+        """Make a basis from a uniform sample of rows: paths, an array or a table.
+
+        The column of row `weights`, if there is one, is no feature; it does not change the sample.
+        Options are those of `nysketch.basis.options.BasisOptions`: m, kernel, bandwidth, sampling and so on.
+        """
+        # Here and in `from_rows` this layer reaches up: people look for them on the class.
+        from nysketch.basis.options import BasisOptions
+        from nysketch.engines.threads import Threads
+        from nysketch.passes.pilot import fit_basis
+        from nysketch.sources.open import open_source
+
+        wanted = BasisOptions.of(options)
+        source = open_source(
+            data,
+            columns=wanted.columns_to_read(columns),
+            exclude=exclude,
+            weights=weights,
+            datasets=datasets,
+            allow_external=allow_external,
+            retries=retries,
+            timeout=timeout,
+            text=wanted.text,
+        )
+        return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))
+
+    @property
+    def m(self) -> int:
+        """How many functions are summed: landmarks, or Fourier features."""
+        raise NotImplementedError
+
+    @property
+    def d(self) -> int:
+        """The number of features of a row: the widths of all columns together."""
+        return total_width(self.columns)
+
+    @property
+    def text(self) -> bool:
+        """Whether rows are strings."""
+        return self.columns[0].text
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers of 8 bytes a row takes: the features, or what strings take on average."""
+        return self.d
+
+    @cached_property
+    def middle(self) -> Floats:
+        """A point amid the scaled rows; rows of a sample are stored relative to it, to lose few digits."""
+        return np.zeros(self.d)
+
+    def transform(self, rows: Rows) -> Rows:
+        """Bring rows from the data's units to those of the kernel; strings stay what they are."""
+        if self.text:
+            return rows
+        with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
+            return np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED)
+
+    def evaluate(self, scaled: Rows) -> Floats:
+        """Return the values of the m functions at scaled rows, in float64."""
+        raise NotImplementedError
+
+    def values(self, rows: Rows) -> Floats:
+        """Return the values of the m functions at rows in the data's units, in float64."""
+        return self.evaluate(self.transform(rows))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and largest value that these functions can take."""
+        raise NotImplementedError
+
+    def magnitudes(self) -> Floats:
+        """Return how large the values of each function typically are: 1, unless they have no bound."""
+        return np.ones(self.m)
+
+    @property
+    def rank(self) -> int:
+        """How many features `to_features` gives."""
+        raise NotImplementedError
+
+    def to_features(self, values: Floats) -> Floats:
+        """Turn values (of one row, or means over rows; along the last axis) into features Φ.
+
+        Φ(x)·Φ(y) ≈ k(x, y).
+        """
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything but the arrays, for the sketch file and for people."""
+        return {
+            "columns": [column.describe() for column in self.columns],
+            "kernel": self.kernel.describe(),
+            "origin": self.origin,
+            "scaling": self.scaling,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays, by the names they have in a sketch file."""
+        return {"basis.center": self.center, "basis.scale": self.scale}
+
+    @cached_property
+    def digest(self) -> str:
+        """Sha256 over all that the sums depend on."""
+        description = {name: value for name, value in self.describe().items() if name != "origin"}
+        sha = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+        for name, array in sorted(self.arrays().items()):
+            sha.update(f"{name}{array.shape}".encode())
+            sha.update(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
+        return sha.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.digest[:12]}: {self.m} × {self.d} features, {self.kernel}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether sums at the two bases can be added."""
+        return self.digest == other.digest if isinstance(other, Basis) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def merged_origin(self, other: Basis) -> Basis:
+        """Return this basis with what both say of their origin: the order of merging must not show."""
+        if self.origin == other.origin:
+            return self
+        return replace(self, origin=agreed(self.origin, other.origin))
+
+    def require_same(self, other: Basis) -> None:
+        """Raise IncompatibleError, naming what differs and both values, unless the digests agree."""
+        if self == other:
+            return
+        for what, mine, theirs in (
+            ("columns", _names(self.columns), _names(other.columns)),
+            ("scaling", self.scaling, other.scaling),
+            ("features", self.features, other.features),
+            ("kernel", str(self.kernel), str(other.kernel)),
+            ("number of landmarks or features", self.m, other.m),
+        ):
+            if mine != theirs:
+                raise IncompatibleError(
+                    f"the sketches have different bases: {what} {mine} and {theirs}. "
+                    "Make both with the same --basis"
+                )
+        raise IncompatibleError(
+            "the sketches have different bases: same columns and kernel, but other landmarks, frequencies or "
+            f"scaling factors (digests {self.digest[:12]} and {other.digest[:12]}). "
+            "Make both with the same --basis"
+        )
+
+
+def agreed(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries that are the same in both; one that is missing is not None."""
+    return {key: value for key, value in mine.items() if key in theirs and theirs[key] == value}
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(map(str, columns))

@@ -1,0 +1,258 @@
+"""From pilot rows to a basis: scaling, kernel, landmarks or frequencies, and how good they are.
+
+Where the pilot rows come from is passes/pilot.py's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from nysketch._support.blas import one_thread
+from nysketch._support.seeds import require_seed
+from nysketch._types import Floats, Rows
+from nysketch.basis import landmarks, quality
+from nysketch.basis.base import Basis
+from nysketch.basis.fourier import FourierBasis, draw_frequencies
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.options import AUTO, BasisOptions
+from nysketch.columns import Column
+from nysketch.errors import InputError
+from nysketch.kernels import Gaussian, Kernel
+
+log = logging.getLogger("nysketch")
+
+Progress = Callable[[int, int], None]
+_FIRST_TRY = 125  # landmarks, where their number is to be found
+
+# Largest scaled value of a landmark: divided by the smallest bandwidth it can still be squared. And the
+# largest k(x, x): products of two can still be added up.
+LARGEST = 1e100
+
+# Rows of the pilot that take no part in the choice of landmarks, so that they can judge it. To find the
+# number of landmarks takes more: at 4000 rows the noise of the estimate is 1/4000 of a kernel value.
+_HELD_OUT = 2000
+_HELD_OUT_FOR_AUTO = 4000
+_SHARE_HELD_OUT = 5
+
+# Streams of random numbers; landmarks.py uses those before.
+_FREQUENCIES, _SPLIT = 7, 8
+
+
+def fit_rows(
+    rows: Rows,
+    columns: Sequence[Column],
+    options: BasisOptions,
+    *,
+    seed: int = 0,
+    of_rows: int | None = None,
+    progress: Progress | None = None,
+) -> Basis:
+    """Make a basis from pilot rows (all finite, in the data's units) of a table of `of_rows` rows."""
+    rows = np.asarray(rows, object if columns[0].text else np.float64)
+    if not len(rows):
+        raise InputError("there are no rows to choose landmarks from")
+    if not columns[0].text and not np.isfinite(rows).all():
+        raise InputError("the rows to choose landmarks from hold NaN or infinities: leave these out")
+    require_seed(seed)
+    # With one thread: the last bits of sums may depend on their number, and the choice of landmarks on them.
+    with one_thread():
+        return _Fit(rows, tuple(columns), options, seed, of_rows or len(rows), progress).basis()
+
+
+def basis_from_rows(rows: Rows, columns: Sequence[Column], *, seed: int = 0, **options: Any) -> Basis:
+    """Make a basis from pilot rows that are in memory; options are those of BasisOptions."""
+    return fit_rows(rows, columns, BasisOptions.of(options), seed=seed)
+
+
+class _Fit:
+    """One basis in the making."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        columns: tuple[Column, ...],
+        options: BasisOptions,
+        seed: int,
+        of_rows: int,
+        progress: Progress | None,
+    ) -> None:
+        self._rows, self._columns, self._options = rows, columns, options
+        self._seed, self._of_rows, self._progress = seed, of_rows, progress
+        text = columns[0].text
+        self._scaling = "none" if text else options.scaling
+        self._center, self._scale = np.zeros(1), np.ones(1)
+        self._scaled = rows
+        if not text:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._center, self._scale = _fit_scaling(rows, options.scaling)
+            _require_finite(self._center, self._scale, columns)
+            self._scaled = (rows - self._center) / self._scale
+            if np.abs(self._scaled).max() > LARGEST:
+                raise InputError(
+                    f"some column holds values beyond {LARGEST:g}, too large to take distances between. "
+                    "Leave it out with --exclude"
+                )
+        widths = {column.name: column.width for column in columns}
+        self._kernel: Kernel = options.kernel_options().fit(self._scaled, widths, seed)
+        with np.errstate(over="ignore", invalid="ignore"):
+            squared_norms = self._kernel.diagonal(self._scaled)
+        if not (squared_norms < LARGEST).all():
+            raise InputError(
+                f"some rows are too large for the kernel ({self._kernel}). "
+                "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+            )
+        if text and not squared_norms.any():
+            raise InputError(
+                f"no string has the {options.length} characters that the kernel compares: "
+                "use a smaller --length"
+            )
+        self._candidates, self._held_out = self._split()
+
+    def _split(self) -> tuple[Any, Any]:
+        """Return the numbers of the rows to choose from, and of those to judge by."""
+        count = len(self._rows)
+        if self._options.m == AUTO:
+            held_out = min(_HELD_OUT_FOR_AUTO, count // _SHARE_HELD_OUT)
+        else:
+            held_out = min(_HELD_OUT, count // _SHARE_HELD_OUT, count - self._options.most)
+        if held_out < quality.FEWEST_ROWS:
+            return np.arange(count), np.arange(0)
+        order = np.random.default_rng([self._seed, _SPLIT]).permutation(count)
+        return np.sort(order[held_out:]), order[:held_out]
+
+    def basis(self) -> Basis:
+        if self._options.features == "fourier":
+            fourier = self._fourier()
+            origin = {"frequencies": self._options.frequencies}
+            return self._with_origin(fourier, self._measure(fourier), origin)
+        if self._options.m == AUTO:
+            return self._grown()
+        basis, report = self._choose(self._options.most)
+        return self._with_origin(basis, self._measure(basis), self._about(report))
+
+    def _about(self, report: dict[str, Any]) -> dict[str, Any]:
+        return {"sampling": self._options.sampling, "sampling_report": _rounded(report)}
+
+    def _with_origin(
+        self,
+        basis: Basis,
+        measured: quality.Quality | quality.FourierQuality | None,
+        origin: dict[str, Any],
+    ) -> Basis:
+        origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
+        if measured is not None:
+            origin["held_out"] = _rounded(asdict(measured))
+        return replace(basis, origin=origin)
+
+    def _measure(self, basis: Basis) -> quality.Quality | quality.FourierQuality | None:
+        if basis.m > quality.MEASURED_UP_TO and self._options.m != AUTO:
+            return None
+        return quality.measure(
+            basis,
+            self._scaled[self._held_out],
+            None,
+            of_rows=self._of_rows,
+            effective_dimension=False,
+            at_most=_HELD_OUT_FOR_AUTO,
+        )
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "columns": self._columns,
+            "scaling": self._scaling,
+            "center": self._center,
+            "scale": self._scale,
+            "kernel": self._kernel,
+        }
+
+    def _fourier(self) -> FourierBasis:
+        assert isinstance(self._kernel, Gaussian)
+        rng = np.random.default_rng([self._seed, _FREQUENCIES])
+        count, d = self._options.most // 2, self._scaled.shape[1]
+        drawn = draw_frequencies(count, d, self._options.frequencies, rng)
+        return FourierBasis(
+            **self._common(), frequencies=drawn / self._kernel.bandwidth, draw=self._options.frequencies
+        )
+
+    def _choose(self, m: int) -> tuple[NystromBasis, dict[str, Any]]:
+        """Return a basis of m landmarks, or of fewer if there are no more different ones."""
+        candidates = self._scaled[self._candidates]
+        choice = landmarks.choose(
+            self._options.sampling, candidates, self._kernel, m, seed=self._seed, progress=self._progress
+        )
+        if choice.indices is None:
+            chosen = choice.rows * self._scale + self._center
+        else:
+            chosen = self._rows[self._candidates[choice.indices]]
+        return NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen)), choice.report
+
+    def _grown(self) -> Basis:
+        """Double the number of landmarks until it is enough, or the most that is allowed."""
+        most, tries = self._options.most, []
+        if not len(self._held_out):
+            log.warning("%d rows are too few to find the number of landmarks by", len(self._rows))
+        m = min(_FIRST_TRY, most) if len(self._held_out) else most
+        while True:
+            basis, report = self._choose(m)
+            measured = self._measure(basis)
+            if isinstance(measured, quality.Quality):
+                tries.append(self._tried(measured))
+            if m == most or basis.m < m or (isinstance(measured, quality.Quality) and measured.enough):
+                break
+            m = min(2 * m, most)
+        if isinstance(measured, quality.Quality) and not measured.enough and m == most:
+            log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
+        origin = self._about(report) | ({"auto": tries} if tries else {})
+        return self._with_origin(basis, measured, origin)
+
+    def _tried(self, measured: quality.Quality) -> dict[str, Any]:
+        log.info(
+            "%d landmarks: projection error %.2g ± %.1g, sampling error %.2g",
+            measured.landmarks,
+            measured.projection_error,
+            measured.projection_error_se,
+            measured.sampling_error,
+        )
+        names = ("landmarks", "projection_error", "projection_error_se", "sampling_error")
+        return {name: _rounded(getattr(measured, name)) for name in names}
+
+
+def _rounded(value: Any) -> Any:
+    """Round numbers to six digits: all that they can mean, and no more than every machine agrees on."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) -> None:
+    names = [column.name for column in columns for _ in range(column.width)]
+    for name, c, s in zip(names, center, scale, strict=True):
+        if not (np.isfinite(c) and np.isfinite(s)):
+            raise InputError(
+                f"column {name!r} holds values too large to scale by: leave it out with --exclude {name}, "
+                "or use --scale none"
+            )
+
+
+def _fit_scaling(rows: Floats, scaling: str) -> tuple[Floats, Floats]:
+    """Return centre and scale of each feature; a constant feature keeps its own units."""
+    d = rows.shape[1]
+    if scaling == "none":
+        return np.zeros(d), np.ones(d)
+    if scaling == "standard":
+        center, scale = rows.mean(axis=0), rows.std(axis=0)
+    else:
+        lower, center, upper = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
+        scale = (upper - lower) / 1.3489795003921634  # of a Gaussian, this is its deviation
+        # Half of the values equal: the quartiles see no spread, the deviation may.
+        scale = np.where(scale > 0, scale, rows.std(axis=0))
+    # The deviation of a constant column is rounding noise of its mean, not zero.
+    varies = scale > 1e-12 * np.abs(rows).max(axis=0)
+    return center, np.where(varies, scale, 1.0)

@@ -1,0 +1,126 @@
+"""What can be asked for when a basis is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from nysketch.basis import landmarks, quality
+from nysketch.basis.base import SCALINGS
+from nysketch.basis.fourier import DRAWS
+from nysketch.errors import UsageError
+from nysketch.kernels import Gaussian, KernelOptions
+from nysketch.kernels.base import whole
+
+AUTO = "auto"
+FEATURES = ("nystrom", "fourier")
+DEFAULT_LANDMARKS = 1000
+DEFAULT_CAP = quality.MEASURED_UP_TO
+DEFAULT_SAMPLING = "kmeans++"
+
+
+@dataclass(frozen=True)
+class BasisOptions:
+    """How to make a basis when none is given.
+
+    `m` is a number or "auto", which finds one up to `max_landmarks`. `kernel`, `bandwidth`, `degree`,
+    `offset`, `length`, `decay` and `groups` are those of `nysketch.kernels.KernelOptions`.
+    """
+
+    m: int | str = DEFAULT_LANDMARKS
+    max_landmarks: int = DEFAULT_CAP
+    features: str = "nystrom"
+    frequencies: str = "gaussian"
+    sampling: str = DEFAULT_SAMPLING
+    scaling: str = "standard"
+    kernel: str | Mapping[str, str] = "gaussian"
+    bandwidth: str | Mapping[str, str] = "median"
+    degree: int = 2
+    offset: float = 1.0
+    length: int = 3
+    decay: float = 0.5
+    groups: Mapping[str, Sequence[str]] | None = None
+    pilot_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("scaling", self.scaling, SCALINGS),
+            ("sampling", self.sampling, landmarks.SAMPLINGS),
+            ("features", self.features, FEATURES),
+            ("frequencies", self.frequencies, DRAWS),
+        ):
+            if value not in known:
+                raise UsageError(f"{what} must be one of {', '.join(known)}, not {value!r}")
+        if isinstance(self.m, str) and self.m != AUTO:
+            raise UsageError(f"the number of landmarks must be a number or 'auto', not {self.m!r}")
+        # NumPy's numbers are not JSON's.
+        for name in ("m", "max_landmarks", "degree", "length", "pilot_rows"):
+            value = getattr(self, name)
+            if value is not None and value != AUTO:
+                object.__setattr__(self, name, whole(value, name))
+        for name in ("offset", "decay"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if self.most < 1:
+            raise UsageError(f"the number of landmarks must be at least 1, not {self.most}")
+        if self.pilot_rows is not None and self.pilot_rows < 1:
+            raise UsageError(f"the pilot must have at least 1 row, not {self.pilot_rows}")
+        object.__setattr__(self, "bandwidth", _bandwidth_text(self.bandwidth))
+        if self.groups is not None:
+            groups = {name: [*columns] for name, columns in self.groups.items()}
+            object.__setattr__(self, "groups", groups)
+        self.kernel_options()  # complains about the rest
+        if self.features == "fourier":
+            self._require_fourier()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> BasisOptions:
+        """Make options from keyword arguments; name the one that does not exist."""
+        known = {field.name for field in fields(cls)}
+        for name in options:
+            if name not in known:
+                listed = ", ".join(field.name for field in fields(cls))
+                raise UsageError(f"there is no option {name!r} for making a basis; there are {listed}")
+        return cls(**options)
+
+    def _require_fourier(self) -> None:
+        if self.kernel != Gaussian.name or self.groups or "," in str(self.bandwidth):
+            raise UsageError("Fourier features are for the gaussian kernel with one bandwidth")
+        if self.m == AUTO:
+            raise UsageError("'auto' is for landmarks: say how many Fourier features there shall be")
+        if self.sampling != DEFAULT_SAMPLING:
+            raise UsageError("Fourier features have no landmarks: leave out --sampling")
+        if self.most % 2:
+            raise UsageError(f"Fourier features come in pairs: their number must be even, not {self.m}")
+
+    @property
+    def most(self) -> int:
+        """The number of landmarks, or the largest that 'auto' may choose."""
+        return self.max_landmarks if isinstance(self.m, str) else self.m
+
+    @property
+    def text(self) -> bool:
+        """Whether the kernel is one of strings."""
+        return self.kernel_options().text
+
+    def columns_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        """Return the columns a source must have for this basis, where the user named `columns` or none."""
+        if not self.groups:
+            return columns
+        if columns:
+            raise UsageError("the groups say which columns to read: leave out --columns")
+        return [name for names in self.groups.values() for name in names]
+
+    def kernel_options(self) -> KernelOptions:
+        """Return the kernel that was asked for."""
+        return KernelOptions(
+            self.kernel, self.bandwidth, self.degree, self.offset, self.length, self.decay, self.groups
+        )
+
+
+def _bandwidth_text(bandwidth: Any) -> Any:
+    """Return bandwidths, given as numbers or lists of them, as the command line would have them."""
+    if isinstance(bandwidth, Mapping):
+        return {group: _bandwidth_text(value) for group, value in bandwidth.items()}
+    numbers = [bandwidth] if isinstance(bandwidth, str) or not isinstance(bandwidth, Iterable) else bandwidth
+    return ",".join(map(str, numbers))

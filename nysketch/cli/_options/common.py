@@ -1,0 +1,328 @@
+"""Options that mean the same on every command, defined once."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from nysketch._support.sizes import bytes_of
+from nysketch.cli import _output
+from nysketch.errors import InputError, UsageError
+
+Command = Callable[..., Any]
+
+
+def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str) -> str:
+    """Use the format also for complaints about the other options."""
+    del ctx, param
+    _output.set_up_logging(quiet=False, verbose=False, log_format=log_format)
+    return log_format
+
+
+def reporting(command: Command) -> Command:
+    """Add -q, -v and --log-format, and set up the log accordingly; passes `quiet` on."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors; no progress.")
+    @click.option("-v", "--verbose", is_flag=True, help="Details, and tracebacks of internal errors.")
+    @click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        is_eager=True,
+        callback=_set_log_format,
+        help="Format of what goes to stderr.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, quiet: bool, verbose: bool, log_format: str, **kwargs: Any) -> Any:
+        _output.set_up_logging(quiet=quiet, verbose=verbose, log_format=log_format)
+        return command(*args, quiet=quiet, **kwargs)
+
+    return wrapped
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+
+
+def _file_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    if not path.name:
+        raise click.BadParameter("a file name is needed", ctx, param)
+    if path == Path("-"):
+        raise click.BadParameter("results cannot be written to standard output; name a file", ctx, param)
+    return path
+
+
+output = click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    callback=_file_name,
+    help="File to write.",
+)
+
+
+def seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Refuse negative durations and NaN, which would make waiting endless."""
+    if not value >= 0:
+        raise click.BadParameter(f"{value} is not a number of seconds", ctx, param)
+    return value
+
+
+lock_wait = click.option(
+    "--lock-wait",
+    type=float,
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    callback=seconds,
+    help="How long to wait for another run on the same output.",
+)
+
+if_exists_fail_or_overwrite = click.option(
+    "--if-exists",
+    type=click.Choice(["fail", "overwrite"]),
+    default="fail",
+    show_default=True,
+    help="What to do if the output exists.",
+)
+
+
+force = click.option(
+    "--force", is_flag=True, help="Trust me: rows are counted as often as I say, whatever the inputs listed."
+)
+
+
+def inputs(command: Command) -> Command:
+    """Add INPUT… and --from-file; passes `inputs`, a list of strings, on."""
+
+    @click.argument("inputs", nargs=-1, metavar="INPUT...")
+    @click.option(
+        "--from-file",
+        type=click.Path(path_type=Path),
+        metavar="LIST",
+        help="File with one more input per line; lines that start with # are comments.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, inputs: tuple[str, ...], from_file: Path | None, **kwargs: Any) -> Any:
+        return command(*args, inputs=all_inputs(inputs, from_file), **kwargs)
+
+    return wrapped
+
+
+def all_inputs(inputs: tuple[str, ...], from_file: Path | None) -> list[str]:
+    """Return the inputs of the command line and of the list."""
+    listed = list(inputs)
+    if from_file is not None:
+        try:
+            lines = from_file.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{from_file}: cannot read the list of inputs: {error}") from error
+        listed += [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not listed:
+        raise UsageError("no inputs were given")
+    return listed
+
+
+def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path]:
+    """Return the files that paths, globs and directories of sketches stand for, in a stable order.
+
+    A file may be named twice, but a glob or directory must not bring it a second time; nor do they bring
+    the file `but`, which has another part in the command.
+    """
+    files: list[tuple[str, str]] = []  # with their real paths
+    brought: dict[str, str] = {}  # real path → the glob or directory
+    for text in inputs:
+        try:
+            matches = [
+                (name, os.path.realpath(name))
+                for name in _matches(text)
+                if name == text or but is None or os.path.realpath(name) != os.path.realpath(but)
+            ]
+        except (OSError, ValueError) as error:
+            raise InputError(f"{text}: cannot look up: {error}") from error
+        files += matches
+        brought |= {real: text for name, real in matches if name != text}
+    times = Counter(real for _, real in files)
+    for name, real in files:
+        if times[real] > 1 and real in brought:
+            raise UsageError(f"{name}: given twice, once by {brought[real]}")
+    return [Path(name) for name, _ in files]
+
+
+def _matches(text: str) -> list[str]:
+    import glob
+
+    path = Path(text)
+    is_directory = bool(text) and path.is_dir()
+    if not is_directory and (path.exists() or not glob.has_magic(text)):
+        return [text]
+    pattern = os.fspath(Path(glob.escape(text), "*.nysk")) if is_directory else text
+    # Path.glob takes no absolute patterns, and finds hidden files.
+    matches = [name for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+    if not matches:
+        what = "no *.nysk files in this directory" if is_directory else "no files match"
+        raise InputError(f"{text}: {what}")
+    return matches
+
+
+def names(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...] | None:
+    """Take column names from `a,b,c`, where quotes protect commas in them, or from a TOML array."""
+    import csv
+
+    del ctx, param
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = next(csv.reader([value], skipinitialspace=True), [])
+    return tuple(str(name).strip() for name in value if str(name).strip())
+
+
+def files(command: Command) -> Command:
+    """Add the options that say how files are read; passes them on as `table_options`."""
+
+    @click.option("--dataset", multiple=True, help="HDF5 data set to read; repeat for several 1-D ones.")
+    @click.option(
+        "--allow-external",
+        is_flag=True,
+        help="Trust HDF5 files: follow links, external storage and virtual data sets.",
+    )
+    @click.option(
+        "--skip-unreadable", is_flag=True, help="Skip files that cannot be opened, and exit with code 6."
+    )
+    @click.option(
+        "--retries",
+        type=click.IntRange(min=0),
+        default=4,
+        show_default=True,
+        help="How often to try again, at longer and longer intervals, when a remote file cannot be read.",
+    )
+    @click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for each answer of a remote server.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        dataset: tuple[str, ...],
+        allow_external: bool,
+        skip_unreadable: bool,
+        retries: int,
+        timeout: float,
+        table_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        options = {
+            "datasets": dataset,
+            "allow_external": allow_external,
+            "skip_unreadable": skip_unreadable,
+            "retries": retries,
+            "timeout": timeout,
+            **(table_options or {}),
+        }
+        return command(*args, table_options=options, **kwargs)
+
+    return wrapped
+
+
+def table(command: Command) -> Command:
+    """Add the options that say which columns to read, and how; passes them on as `table_options`."""
+    read = files(command)
+
+    @click.option(
+        "--columns",
+        type=click.UNPROCESSED,
+        callback=names,
+        metavar="NAMES",
+        help="Columns to use, in this order: a,b,c. Default: all numeric ones.",
+    )
+    @click.option(
+        "--exclude",
+        type=click.UNPROCESSED,
+        callback=names,
+        metavar="NAMES",
+        help="Columns to leave out: a,b,c.",
+    )
+    @functools.wraps(read)
+    def wrapped(
+        *args: Any, columns: tuple[str, ...] | None, exclude: tuple[str, ...] | None, **kwargs: Any
+    ) -> Any:
+        chosen = {"columns": columns, "exclude": exclude or ()}
+        return read(*args, table_options=chosen, **kwargs)
+
+    return wrapped
+
+
+nulls = click.option(
+    "--nulls",
+    type=click.Choice(["error", "drop"]),
+    default="error",
+    show_default=True,
+    help="Rows with nulls, NaN or infinities: stop, or drop and count them.",
+)
+
+
+def keep(help: str) -> Callable[[Command], Command]:
+    """Add --keep, for columns that pass through."""
+    return click.option("--keep", type=click.UNPROCESSED, callback=names, metavar="NAMES", help=help)
+
+
+def refuse_others(ctx: click.Context, meant: set[str], why: str) -> None:
+    """Complain about parameters, given by the command line or a variable, that are not `meant` here."""
+    asked = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") in asked
+        if given and parameter.name not in meant:
+            raise UsageError(f"{'/'.join(parameter.opts)}: {why}")
+
+
+seed = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
+)
+alpha = click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Level: how often the test may reject by chance.",
+)
+shuffle_rows = click.option(
+    "--shuffle-rows",
+    type=click.IntRange(min=0),
+    help="Rows to sample for shuffling groups of columns, and no fewer than --sample-rows. Default: 50,000, "
+    "fewer if they are very wide.",
+)
+threads = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Worker threads. Default: one per processor, as far as they fit --memory.",
+)
+
+
+def _bytes(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
+    """Read sizes like 512MB, 2GB or 1.5 GiB."""
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from error
+
+
+memory = click.option(
+    "--memory",
+    default="512MB",
+    show_default=True,
+    metavar="SIZE",
+    callback=_bytes,
+    help="Memory to stay within: decides how many threads run by default.",
+)

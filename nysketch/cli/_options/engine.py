@@ -1,0 +1,128 @@
+"""Options that say who runs the fragments: threads of this process, or a Dask cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from nysketch.cli._options import common
+from nysketch.cli._options.common import Command
+from nysketch.errors import UsageError
+
+if TYPE_CHECKING:
+    from nysketch.engines.protocol import Engine
+    from nysketch.sources.protocol import Source
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Which engine was asked for, and how many threads of this process."""
+
+    name: str
+    threads: int | None
+    scheduler: str | None
+    workers: int | None
+    patience: float
+
+    def __post_init__(self) -> None:
+        if self.name == "local":
+            for flag, value in (("--scheduler", self.scheduler), ("--workers", self.workers)):
+                if value is not None:
+                    raise UsageError(f"{flag} is for a cluster: add --engine dask")
+        elif self.threads is not None:
+            raise UsageError(
+                "--threads is for the local engine: workers of a cluster have threads of their own"
+            )
+        elif (self.scheduler is None) == (self.workers is None):
+            raise UsageError(
+                "--engine dask needs either --scheduler ADDRESS, of a cluster that is there, or --workers N, "
+                "for one on this machine"
+            )
+
+    @property
+    def here(self) -> bool:
+        """Whether fragments are read by this process."""
+        return self.name == "local"
+
+    @property
+    def planned_threads(self) -> int | None:
+        """How many threads of this process to plan memory for; None if the memory is to decide."""
+        return self.threads if self.here else 1
+
+    @contextmanager
+    def opened(self, threads: int, source: Source) -> Iterator[Engine]:
+        """Yield the engine: so many threads of this process, or the cluster, if it can read the source."""
+        if self.here:
+            from nysketch.engines.threads import Threads
+
+            yield Threads(threads)
+            return
+        if not source.is_files:  # now, not after a cluster was started
+            raise UsageError("standard input is read by this process: leave out --engine dask")
+        from nysketch.engines.dask.engine import cluster
+
+        with cluster(self.scheduler, workers=self.workers, patience=self.patience) as engine:
+            yield engine
+
+
+def engine(command: Command) -> Command:
+    """Add --threads, --engine and what belongs to it; passes an EngineChoice on, as `engine`."""
+
+    @common.threads
+    @click.option(
+        "--engine",
+        type=click.Choice(["local", "dask"]),
+        default="local",
+        show_default=True,
+        help="Who reads the rows: threads of this process, or a Dask cluster. The results are equal.",
+    )
+    @click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Of the Dask cluster: tcp://HOST:PORT, or the scheduler's JSON file.",
+    )
+    @click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Start a Dask cluster of so many worker processes on this machine, for this command alone.",
+    )
+    @click.option(
+        "--worker-wait",
+        type=float,
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        callback=common.seconds,
+        help="How long to wait for a first worker of the cluster, or for another one if the last has gone.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        threads: int | None,
+        engine: str,
+        scheduler: str | None,
+        workers: int | None,
+        worker_wait: float,
+        **kwargs: Any,
+    ) -> Any:
+        given = {"threads": threads, "scheduler": scheduler, "workers": workers}
+        choice = EngineChoice(engine, patience=worker_wait, **_meant(engine, given))
+        return command(*args, engine=choice, **kwargs)
+
+    return wrapped
+
+
+def _meant(engine: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a config file or a variable says if the engine, or a flag, does not go with it."""
+    source = click.get_current_context().get_parameter_source
+    flags = {name for name in given if source(name) == ParameterSource.COMMANDLINE}
+    unfit = {"scheduler", "workers"} if engine == "local" else {"threads"}
+    if engine == "dask" and len(flags & {"scheduler", "workers"}) == 1:
+        unfit |= {"scheduler", "workers"}
+    return {name: None if name in unfit - flags else value for name, value in given.items()}

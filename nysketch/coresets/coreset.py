@@ -1,0 +1,255 @@
+"""Coresets: a few rows with positive weights that stand for all. What they are, and how good.
+
+A coreset has the same means of s test functions (testfunctions.py) as all rows, exactly, with at most s + 1
+rows (recombination.py). Of a saved sketch, whose rows are gone, it is made of landmarks: here. Of data it is
+made of any rows, in one pass: from_data.py.
+
+How near it is to the data is discrepancy.py's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nysketch._types import Floats, Indices, Rows
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.quality import shares_of
+from nysketch.columns import Column
+from nysketch.coresets.discrepancy import Distance
+from nysketch.coresets.recombination import adjusted, condense
+from nysketch.coresets.testfunctions import METHODS, TestFunctions, mercer_functions, nystrom_functions
+from nysketch.errors import UsageError
+from nysketch.learning.decode.atoms import second_moments
+from nysketch.learning.decode.mixture import Mixture
+from nysketch.models.mixture import MixtureModel
+from nysketch.sketches.sketch import Sketch
+
+# More points are found first, that match more functions, and then condensed: of rows of ten columns, 64 that
+# match 63 functions and no more had an MMD of 0.0095, 64 of 128 one of 0.0052, and 64 of 256 one of 0.0048.
+_MORE = 4
+# But not more than these: the work grows with their third power.
+_MOST_CONDENSED = 1500
+
+# What landmarks count beside sampled rows, where second moments are those of a sample: in directions in which
+# the sample does not vary, they decide.
+_SHARE_OF_LANDMARKS = 0.01
+
+# Means that agree to this are the same: the promise, with room for rounding.
+SAME = 1e-10
+
+# Sampled rows that are evaluated at a time.
+_STEP = 1024
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Coreset:
+    """Rows, in the data's units, and their weights: positive, with a sum of 1.
+
+    `numbers` are those of the rows in the source, from 0; or of landmarks, if these are the rows. `kept` is a
+    table of the columns that pass through, row by row.
+    """
+
+    basis: NystromBasis
+    points: Rows
+    weights: Floats
+    numbers: Indices
+    of_landmarks: bool
+    of_rows: int
+    dropped_rows: int
+    functions: TestFunctions
+    learned_from: str  # what the functions were learned from, in words
+    wanted: int  # test functions asked for
+    mismatch: float  # largest difference between means of test functions
+    distance: Distance
+    notes: tuple[str, ...] = ()
+    kept: Any = None
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __repr__(self) -> str:
+        return f"<Coreset: {len(self)} of {self.of_rows:,} rows, MMD {self.distance.mmd:.3g}>"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the points are rows of."""
+        return self.basis.columns
+
+    @property
+    def effective_rows(self) -> float:
+        """1 / Σ w²: as many rows of equal weight vary as much."""
+        return 1.0 / float((self.weights**2).sum())
+
+    @property
+    def worth(self) -> float:
+        """How many rows drawn at random would be as near to the data, on average; at most all of them."""
+        return min(len(self) * self.distance.gain**2, float(self.of_rows))
+
+    def describe(self) -> dict[str, Any]:
+        """Return all but the rows, ready for JSON."""
+        return {
+            "basis_digest": self.basis.digest,
+            "dropped_rows": self.dropped_rows,
+            "effective_rows": self.effective_rows,
+            "functions": len(self.functions),
+            "functions_from": self.learned_from,
+            "functions_wanted": self.wanted,
+            "kind": "coreset",
+            "method": self.functions.method,
+            "mismatch": self.mismatch,
+            "mmd": self.distance.mmd,
+            "mmd_standard_error": self.distance.standard_error,
+            "notes": list(self.notes),
+            "of_landmarks": self.of_landmarks,
+            "of_rows": self.of_rows,
+            "random_mmd": self.distance.random_mmd,
+            "rows": len(self),
+            "worth_random_rows": round(self.worth),
+        }
+
+
+def require_size(s: int) -> None:
+    """Raise a UsageError unless there can be so many test functions."""
+    if s < 1:
+        raise UsageError(f"the number of test functions must be at least 1, not {s}")
+
+
+# ---- test functions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What test functions can be learned from: the mean of k(Z, x) k(x, Z), or else sampled rows, scaled.
+
+    The mean is that over `of_rows` rows; or, if there are none, under a distribution that is known.
+    """
+
+    second_moments: Floats | None = None
+    of_rows: int = 0
+    sampled: Rows | None = None
+    weights: Floats | None = None
+
+    @classmethod
+    def of_sketch(cls, sketch: Sketch) -> Evidence:
+        """Return what a sketch knows of how its rows vary."""
+        sample = sketch.tally.sample
+        rows = sample.scaled(sketch.basis.middle) if len(sample) else None
+        moments = None
+        if sketch.second_moments is not None and sketch.total_weight > 0:
+            moments = sketch.second_moments.matrix() / sketch.total_weight
+        return cls(moments, sketch.rows, rows, sample.weights)
+
+    @classmethod
+    def of_measure(cls, measure: MixtureModel | Floats, basis: NystromBasis) -> Evidence:
+        """Return what is known if rows come from a mixture; or if E k(Z, x) k(x, Z) is this matrix."""
+        if not isinstance(measure, MixtureModel):
+            moments = np.asarray(measure, np.float64)
+            if moments.shape != (basis.m, basis.m) or not np.isfinite(moments).all():
+                raise UsageError(
+                    f"a measure is a mixture, or its second moments at the {basis.m} landmarks: a matrix of "
+                    f"{basis.m} × {basis.m} numbers"
+                )
+            return cls(moments)
+        if measure.columns != basis.columns:
+            names = ", ".join(map(str, basis.columns))
+            raise UsageError(f"the measure must have the columns of the basis: {names}")
+        scales = basis.scale[:, None] * basis.scale if measure.covariance_type == "full" else basis.scale**2
+        means = basis.transform(measure.means)
+        return cls(second_moments(basis, Mixture(measure.weights, means, measure.covariances / scales)))
+
+
+def choose_functions(
+    basis: NystromBasis, count: int, method: str | None, evidence: Evidence
+) -> tuple[TestFunctions, str]:
+    """Return up to `count` test functions, and what they were learned from; without a method, the best."""
+    if method not in (None, *METHODS):
+        raise UsageError(f"the method must be one of {', '.join(METHODS)}, not {method!r}")
+    if method == "nystrom":
+        return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
+    if evidence.second_moments is not None:
+        functions = mercer_functions(basis.nystrom, evidence.second_moments, count)
+        known = f"{evidence.of_rows:,} rows" if evidence.of_rows else "a known distribution"
+        return functions, f"second moments of {known}"
+    sampled = evidence.sampled
+    if sampled is None or not len(sampled):
+        if method is None:
+            return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
+        raise UsageError(
+            "--method mercer needs second moments or sampled rows, and there are none: sketch with "
+            "--second-moments or --sample-rows, or use --method nystrom"
+        )
+    shares = shares_of(evidence.weights, len(sampled))
+    moments = np.zeros((basis.m, basis.m))
+    for start in range(0, len(sampled), _STEP):
+        part = slice(start, start + _STEP)
+        values = basis.evaluate(sampled[part])
+        moments += (values * shares[part, None]).T @ values / len(sampled)
+    gram = basis.gram()
+    moments += _SHARE_OF_LANDMARKS * (gram @ gram) / basis.m
+    return mercer_functions(basis.nystrom, moments, count), f"{len(sampled):,} sampled rows"
+
+
+def points_to_condense(s: int) -> int:
+    """Return how many points, at most, the s + 1 of a coreset shall be chosen from."""
+    return max(s + 1, min(_MORE * (s + 1), _MOST_CONDENSED))
+
+
+# ---- from many points to few -----------------------------------------------------------------------
+
+
+def reduced(
+    kernel: Floats,
+    target: Floats,
+    functions: Floats,
+    weights: Floats,
+    means: Floats,
+    most: int | None = None,
+) -> tuple[Indices, Floats]:
+    """Return points to keep, as many as functions and one more, and weights that have these means.
+
+    They are those of the points, but for what rounding has changed. `most` points stay, if that is more.
+    """
+    kept, weights = condense(kernel, target, functions, weights, most)
+    weights = adjusted(functions[kept], means, weights)
+    return kept[weights > 0], weights[weights > 0]
+
+
+def mismatch(functions: Floats, means: Floats, weights: Floats) -> float:
+    """Return the largest difference between means of points and what they should be."""
+    return float(np.abs(weights @ functions - means).max(initial=0.0))
+
+
+def said_of_size(basis: NystromBasis, s: int, found: int) -> list[str]:
+    """Say so if there are fewer test functions than asked for."""
+    if found >= s:
+        return []
+    are, landmarks = ("is", "landmark spans") if found == 1 else ("are", f"{basis.m:,} landmarks span")
+    return [
+        f"there {are} {found} test function{'s' if found != 1 else ''}, not {s}: to the kernel, the "
+        f"{landmarks} no more. More landmarks (-m), or a kernel that tells more rows apart, would"
+    ]
+
+
+def said_of_distance(distance: Distance) -> list[str]:
+    """Say so if random rows would be as good, or if nobody can tell."""
+    if distance.standard_error is None and distance.mmd > 0:
+        return ["no sample of rows tells what the landmarks do not see of the data: the MMD has no error"]
+    if distance.random_mmd and distance.mmd > distance.random_mmd:
+        return [
+            "random rows would be nearer to the data: the landmarks are of no use for them. Take a basis "
+            "that was made from these data, or more landmarks"
+        ]
+    return []
+
+
+def said_of_means(functions: TestFunctions, off: float) -> list[str]:
+    """Say so if means of test functions do not agree to the promised digits."""
+    if off <= SAME * max(1.0, float(np.sqrt(functions.strengths.max(initial=0.0)))):
+        return []
+    return [
+        f"means of test functions agree only to {off:.2g}: rows differ by too many orders of magnitude. Use "
+        "a kernel with a bound, such as gaussian, or leave the column out with --exclude"
+    ]

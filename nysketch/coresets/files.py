@@ -1,0 +1,99 @@
+"""A coreset as a table, and as a file that appears complete or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
+from nysketch._support.locks import output_lock
+from nysketch._types import Rows
+from nysketch.columns import Column
+from nysketch.coresets.coreset import Coreset
+from nysketch.errors import UsageError
+from nysketch.files.tables import format_of, table_writer
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What the columns of weights and of row numbers are called."""
+
+    weight: str = "weight"
+    row: str = "row"
+
+    def require_free(self, names: set[str]) -> None:
+        """Raise a UsageError if the data have such columns themselves."""
+        for name, flag in ((self.row, "--row-as"), (self.weight, "--weight-as")):
+            if name in names:
+                raise UsageError(f"the data have a column {name!r}, too: name the other one with {flag} NAME")
+        if self.row == self.weight:
+            raise UsageError(f"weights and row numbers cannot both be called {self.row!r}")
+
+
+def require_writable(output: Path, columns: Sequence[Column], kept: pa.Schema) -> None:
+    """Raise a UsageError if such columns cannot be in such a file: better now than after the pass."""
+    if format_of(output) != "csv":
+        return
+    lists = [column.name for column in columns if column.width > 1]
+    lists += [field.name for field in kept if pa.types.is_nested(field.type)]
+    if lists:
+        raise UsageError(
+            f"{output}: CSV cannot hold lists, as column {lists[0]!r} does; write .parquet or .arrow instead"
+        )
+
+
+def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
+    """Return a coreset as a table: number of the row, weight, the columns of the basis, and those kept.
+
+    A column that is kept has its own type; the others are float64, lists of them, or strings. Of landmarks,
+    the number is that of the landmark, as `landmark` instead of `row`.
+    """
+    naming = naming or Naming()
+    if found.of_landmarks and naming.row == "row":
+        naming = replace(naming, row="landmark")
+    kept = {} if found.kept is None else {n: found.kept.column(n) for n in found.kept.column_names}
+    naming.require_free({column.name for column in found.columns} | set(kept))
+    columns: dict[str, Any] = {naming.row: pa.array(found.numbers), naming.weight: pa.array(found.weights)}
+    start = 0
+    for column in found.columns:
+        own = kept.pop(column.name, None)
+        columns[column.name] = _column(found.points, column, start) if own is None else own
+        start += column.width
+    table = pa.table(columns | kept)
+    return table.replace_schema_metadata({"nysketch": json.dumps(found.describe(), sort_keys=True)})
+
+
+def _column(points: Rows, column: Column, start: int) -> pa.Array:
+    if column.text:
+        return pa.array(points, pa.string())
+    values = np.ascontiguousarray(points[:, start : start + column.width])
+    if column.width == 1:
+        return pa.array(values[:, 0])
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), column.width)
+
+
+def coreset_to_file(
+    make: Callable[[], Coreset],
+    output: Path,
+    *,
+    inputs: Sequence[str | Path] = (),
+    naming: Naming | None = None,
+    overwrite: bool = False,
+    lock_wait: float = 0.0,
+) -> Coreset:
+    """Write the coreset that `make` returns, of these inputs, to a Parquet, CSV or Feather file."""
+    format = format_of(output)
+    refuse_to_replace(inputs, output)
+    with output_lock(output, wait=lock_wait):
+        refuse_to_overwrite(output, overwrite=overwrite)
+        found = make()
+        table = as_table(found, naming)
+        with atomic_file(output) as file, table_writer(file, format, table.schema, output) as write:
+            write(table)
+    return found

@@ -1,0 +1,299 @@
+"""Data → coreset, in one pass: rows are recombined as they come, and a few hundred are carried on.
+
+The test functions must be known before. They are learned from the pilot (passes/pilot.py), or from a
+sketch. How the rows of a fragment become few is fragments.py's business; here they are put together, in the
+order of the rows, and at the end those are chosen that the coreset consists of.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nysketch._support.blas import one_thread
+from nysketch._types import Floats
+from nysketch.basis.base import Basis
+from nysketch.basis.fit import fit_rows
+from nysketch.basis.nystrom import NystromBasis, require_landmarks
+from nysketch.basis.options import BasisOptions
+from nysketch.coresets.coreset import (
+    Coreset,
+    Evidence,
+    choose_functions,
+    mismatch,
+    points_to_condense,
+    reduced,
+    require_size,
+    said_of_distance,
+    said_of_means,
+    said_of_size,
+)
+from nysketch.coresets.discrepancy import distance_to, mean_embedding_at
+from nysketch.coresets.fragments import HELD, FragmentRecombiner, Part, block_rows_of, groups_for, merged
+from nysketch.coresets.from_sketch import coreset_of_sketch
+from nysketch.coresets.recombination import recombine
+from nysketch.coresets.testfunctions import TestFunctions
+from nysketch.engines.protocol import Engine
+from nysketch.engines.threads import available_threads, engine_of, say_fewer_threads
+from nysketch.errors import InputError, UsageError
+from nysketch.files.format import load
+from nysketch.models.mixture import MixtureModel
+from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
+from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
+from nysketch.passes.sketching import Progress, as_basis, open_rows
+from nysketch.passes.task import unchanged
+from nysketch.sketches.sketch import Sketch
+from nysketch.sources.protocol import Source
+
+# Points that match so many times more functions than wanted are carried on: see coreset.py.
+_CARRIED = 2
+# Sampled rows to learn test functions from, where there is no pilot.
+_PILOT_ROWS = 10_000
+# As measured: 220 MiB for Python and libraries with compiled code, and something to spare.
+_BASE_BYTES = 240 << 20
+_WAITING_BYTES = 32 << 20
+
+
+def coreset(
+    data: Any,
+    s: int,
+    *,
+    basis: Basis | Sketch | str | os.PathLike[str] | None = None,
+    method: str | None = None,
+    measure: MixtureModel | Floats | None = None,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    weights: str | None = None,
+    keep: Sequence[str] = (),
+    nulls: str = "error",
+    seed: int = 0,
+    threads: int | None = None,
+    engine: Engine | None = None,
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+    retries: int | None = None,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+    **basis_options: Any,
+) -> Coreset:
+    """Return at most s + 1 rows with weights that have the same means of s test functions as all rows.
+
+    `data` is anything that `nysketch.sketch` takes, or a Sketch, of which landmarks are taken. Without
+    `basis` one is made from a pilot; a Sketch as `basis` also lends its second moments or sampled rows to
+    learn test functions from. `method` is "mercer" or "nystrom" (testfunctions.py). If the distribution of
+    the rows is known, `measure` says so, for "mercer": a MixtureModel, or the matrix of E k(z, x) k(x, z') at
+    the landmarks of `basis`. `threads` of this process read the rows, unless an `engine` is given. Further
+    options are those of `nysketch.basis.options.BasisOptions`.
+    """
+    if isinstance(data, Sketch):
+        return coreset_of_sketch(data, s, method=method)
+    wanted = BasisOptions.of(basis_options)
+    known = load(basis) if isinstance(basis, str | os.PathLike) else basis
+    source = open_rows(
+        data,
+        as_basis(known),
+        wanted,
+        columns=columns,
+        exclude=exclude,
+        weights=weights,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
+        keep=keep,
+    )
+    engine = engine_of(engine, threads)
+    plan = prepare(
+        source, s, known=known, wanted=wanted, method=method, measure=measure, seed=seed, nulls=nulls,
+        engine=engine,
+    )  # fmt: skip
+    return condense_source(source, plan, nulls=nulls, engine=engine, progress=progress)
+
+
+# ---- before the pass -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a pass needs: the basis, functions that points shall match, and how many of them are wanted."""
+
+    basis: NystromBasis
+    carried: TestFunctions
+    learned_from: str
+    wanted: int
+
+    @property
+    def functions(self) -> TestFunctions:
+        """Those that the coreset matches."""
+        return self.carried.first(self.wanted)
+
+
+def prepare(
+    source: Source,
+    s: int,
+    *,
+    known: Basis | Sketch | None = None,
+    wanted: BasisOptions | None = None,
+    method: str | None = None,
+    measure: MixtureModel | Floats | None = None,
+    seed: int = 0,
+    nulls: str = "error",
+    engine: Engine | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    choosing: Callable[[int, int], None] | None = None,
+) -> Prepared:
+    """Make a basis from a pilot of the source if there is none, and choose test functions.
+
+    `known` is a basis; or a sketch, which also tells how rows differ.
+    """
+    require_size(s)
+    reading: dict[str, Any] = {"seed": seed, "nulls": nulls, "engine": engine, "progress": progress}
+    evidence, basis = Evidence(), as_basis(known)
+    if basis is None:
+        how = wanted or BasisOptions()
+        pilot = read_pilot_for(source, how, **reading)
+        of_rows = rows_to_draw_from(source)
+        basis = fit_rows(pilot, source.columns, how, seed=seed, of_rows=of_rows, progress=choosing)
+        evidence = Evidence(sampled=basis.transform(pilot))
+    elif isinstance(known, Sketch):
+        evidence = Evidence.of_sketch(known)
+    elif measure is None and method != "nystrom" and source.rereadable:
+        pilot = read_pilot(source, _PILOT_ROWS, **reading)
+        evidence = Evidence(sampled=basis.transform(pilot))
+    landmarks = require_landmarks(basis, "a coreset")
+    if measure is not None:
+        evidence = Evidence.of_measure(measure, landmarks)
+    with one_thread():
+        functions, learned_from = choose_functions(landmarks, _CARRIED * (s + 1) - 1, method, evidence)
+    return Prepared(landmarks, functions, learned_from, s)
+
+
+def threads_within(memory: int, source: Source, s: int, m: int) -> int:
+    """Return how many threads can make a coreset within `memory` bytes."""
+    d = sum(column.width for column in source.columns)
+    carried = _CARRIED * (s + 1)
+    batch, chunk = 2 * 8 * batch_rows_for(d) * d, 2 * 8 * chunk_rows_for(d) * d
+    groups = groups_for(carried)
+    block = block_rows_of(carried, d) * (8 * d + 48)
+    # Sums of groups, their functions, and the directions of an elimination; points that are held.
+    work = 8 * (groups * (m + 2 * carried) + 8 * carried**2) + HELD * carried * 8 * (d + carried)
+    per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
+    fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
+    # When threads have finished, their memory is free for what is left to do.
+    needed = fixed + max(per_thread, 8 * 8 * max(points_to_condense(s), carried) ** 2)
+    if needed > memory:
+        raise UsageError(
+            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
+            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m) or "
+            "functions (-s)"
+        )
+    available = available_threads()
+    threads = int(min(available, (memory - fixed) // per_thread))
+    say_fewer_threads(threads, memory)
+    return threads
+
+
+# ---- the pass --------------------------------------------------------------------------------------
+
+
+def condense_source(
+    source: Source,
+    plan: Prepared,
+    *,
+    nulls: str = "error",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Coreset:
+    """Read all rows of a source once, and return a coreset of them."""
+    worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
+    engine = engine_of(engine)
+
+    def report() -> None:
+        if progress is not None:
+            progress(worker.rows_read + engine.rows_elsewhere, source.rows)
+
+    parts = engine.run_in_order(
+        worker,
+        source.fragments(),
+        size=lambda part: part.nbytes,
+        most=_WAITING_BYTES,
+        meanwhile=report,
+    )
+    report()
+    total: Part | None = None
+    held: list[Part] = []
+    with unchanged(source), closing(parts):
+        for part in parts:
+            held.append(part)
+            # Not one by one: of a thousand small row groups, each would cost as much as a large one.
+            if sum(map(len, held)) > HELD * (len(plan.carried) + 1) or len(held) >= _MOST_HELD:
+                total, held = merged([*([total] if total else []), *held]), []
+                worker.sample_bound = total.sample.bound
+    every = [*([total] if total else []), *held]
+    if not sum(part.rows for part in every):
+        raise no_rows_left(sum(part.dropped for part in every))
+    total = merged(every)
+    if not total.weights.sum() > 0:
+        raise InputError(f"all weights in column {source.weights!r} are 0")
+    report()
+    return _condensed(plan, total)
+
+
+# Parts that wait to be put together.
+_MOST_HELD = 256
+
+
+def _condensed(plan: Prepared, part: Part) -> Coreset:
+    """Choose the rows of the coreset from the points that were carried to the end."""
+    basis, functions = plan.basis, plan.functions
+    weight = float(part.weights.sum())
+    mean_kernel = part.kernel_sums / weight
+    means = functions.of(mean_kernel)
+    with one_thread():
+        part = part.only(np.arange(len(part)), part.weights / weight)
+        if len(part) > points_to_condense(plan.wanted):
+            part = part.only(*recombine(part.functions, part.weights))
+        scaled = basis.transform(part.points)
+        kernel = basis.kernel(scaled, scaled)
+        values = part.functions[:, : len(functions)]
+        target = mean_embedding_at(basis, scaled, mean_kernel, part.sample)
+        part = part.only(*reduced(kernel, target, values, part.weights, means))
+        distance = distance_to(
+            basis,
+            basis.transform(part.points),
+            part.weights,
+            mean_kernel,
+            part.sample,
+            of_rows=part.rows,
+            mean_norm=part.norm_sum / weight,
+        )
+    order = np.argsort(part.numbers, kind="stable")
+    part = part.only(order, part.weights[order])
+    off = mismatch(part.functions[:, : len(functions)], means, part.weights)
+    return Coreset(
+        basis=basis,
+        points=part.points,
+        weights=part.weights,
+        numbers=part.numbers,
+        of_landmarks=False,
+        of_rows=part.rows,
+        dropped_rows=part.dropped,
+        functions=functions,
+        learned_from=plan.learned_from,
+        wanted=plan.wanted,
+        mismatch=off,
+        distance=distance,
+        notes=(
+            *said_of_size(basis, plan.wanted, len(functions)),
+            *said_of_means(functions, off),
+            *said_of_distance(distance),
+        ),
+        kept=part.kept,
+    )

@@ -1,0 +1,130 @@
+"""Coreset of a saved sketch: its rows are gone, so it is made of landmarks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nysketch._support.blas import one_thread
+from nysketch._types import Floats
+from nysketch.basis.nystrom import NystromBasis, require_landmarks
+from nysketch.coresets.coreset import (
+    SAME,
+    Coreset,
+    Evidence,
+    choose_functions,
+    mismatch,
+    points_to_condense,
+    reduced,
+    require_size,
+    said_of_distance,
+    said_of_size,
+)
+from nysketch.coresets.discrepancy import distance_to
+from nysketch.coresets.recombination import adjusted, recombine
+from nysketch.learning.decode.quadrature import convex_weights
+from nysketch.sketches.sketch import Sketch
+
+
+def coreset_of_sketch(sketch: Sketch, s: int, *, method: str | None = None) -> Coreset:
+    """Return landmarks with weights that stand for the rows of a sketch.
+
+    All landmarks are first given convex weights that reproduce the kernel sums. These are recombined to a
+    few, of which more are left out one by one, such that the MMD to the data grows least; all the while, the
+    means of the test functions are those of the data.
+    """
+    require_size(s)
+    # With one thread: on a busy machine, threads that wait for each other take many times as long.
+    with one_thread():
+        return _coreset_of_sketch(sketch, s, method)
+
+
+def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
+    basis = require_landmarks(sketch.basis, "a coreset")
+    mean_kernel = sketch.mean_kernel()
+    carried, learned_from = choose_functions(
+        basis, points_to_condense(s) - 1, method, Evidence.of_sketch(sketch)
+    )
+    functions = carried.first(s)
+    gram = basis.gram()
+    values, means = functions.of(gram), functions.of(mean_kernel)
+    near = _near_weights(sketch, basis, mean_kernel)
+    weights, count = _with_means(values, means, near)
+    notes = [] if count == len(functions) else [_said_of_landmarks(count, len(functions))]
+    functions, values, means = functions.first(count), values[:, :count], means[:count]
+    some, weights = recombine(carried.of(gram), weights)
+    kept, weights = reduced(
+        gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, means, most=s + 1
+    )
+    kept = some[kept]
+    points = basis.landmarks[kept]
+    distance = distance_to(
+        basis, basis.transform(points), weights, mean_kernel, sketch.tally.sample, of_rows=sketch.rows
+    )
+    return Coreset(
+        basis=basis,
+        points=points,
+        weights=weights,
+        numbers=kept,
+        of_landmarks=True,
+        of_rows=sketch.rows,
+        dropped_rows=sketch.dropped_rows,
+        functions=functions,
+        learned_from=learned_from,
+        wanted=s,
+        mismatch=mismatch(values[kept], means, weights),
+        distance=distance,
+        notes=(*said_of_size(basis, s, len(carried)), *notes, *said_of_distance(distance)),
+    )
+
+
+def _near_weights(sketch: Sketch, basis: NystromBasis, mean_kernel: Floats) -> Floats:
+    """Return convex weights of all landmarks that reproduce the kernel sums as well as they can."""
+    prior = np.full(basis.m, 1 / basis.m)
+    if sketch.cells is not None:
+        shares = sketch.cells.rows if sketch.cells.weights is None else sketch.cells.weights.high
+        prior = np.maximum(shares, 0.0) / max(float(np.maximum(shares, 0.0).sum()), 1e-300)
+    return convex_weights(basis, basis.scaled_landmarks, mean_kernel, sketch.rows, prior)
+
+
+def _with_means(functions: Floats, means: Floats, near: Floats) -> tuple[Floats, int]:
+    """Return convex weights that have the means of the first functions, and of how many.
+
+    Of all of them, if there are such weights; that is easy to tell, and for fewer functions there are more.
+    """
+    least, most = 0, functions.shape[1]
+    found, count = near, most
+    while True:
+        weights = _exact_weights(functions[:, :count], means[:count], near)
+        if weights is not None:
+            found, least = weights, count
+        else:
+            most = count - 1
+        if least >= most:
+            # All landmarks, to move from to where they are nearest.
+            return (found if least else 0.5 * near + 0.5 / len(near)), least
+        count = (least + most + 1) // 2
+
+
+def _exact_weights(functions: Floats, means: Floats, near: Floats) -> Floats | None:
+    """Return convex weights with these means; None if there are none."""
+    from scipy.optimize import nnls
+
+    exact = adjusted(functions, means, near)
+    if mismatch(functions, means, exact) <= SAME and abs(exact.sum() - 1) <= SAME:
+        return exact
+    # Near 0 the least change goes below it. This one finds positive weights if there are any.
+    matrix = np.column_stack([np.ones(len(functions)), functions]).T
+    found, _ = nnls(matrix, np.concatenate([[1.0], means]))
+    # Half of the way, where it is as good, all landmarks have some weight left to be chosen from.
+    for share in (0.5, 0.0):
+        found = adjusted(functions, means, share * near + (1 - share) * found)
+        if mismatch(functions, means, found) <= SAME and abs(found.sum() - 1) <= SAME:
+            return found
+    return None
+
+
+def _said_of_landmarks(count: int, wanted: int) -> str:
+    return (
+        f"no positive weights of the landmarks have the means of all {wanted} test functions: they have "
+        f"those of the first {count}, and are near the others. More landmarks help"
+    )

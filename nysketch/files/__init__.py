@@ -1,0 +1,9 @@
+"""Our own files: bytes of sketches and bases, checkpoints, what can be done with files alone.
+
+format.py       the .nysk file: bytes to values and back
+validate.py     whether what a file says can be true
+checkpoint.py   the progress of a pass, saved beside its output
+merge.py        adding and subtracting sketch files
+export.py       a sketch as NumPy, Parquet or HDF5
+tables.py       tables as Parquet, CSV or Feather
+"""

@@ -1,0 +1,269 @@
+"""Merging and subtracting sketch files; the arithmetic is sketches/sketch.py's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from nysketch._support.atomic import refuse_to_overwrite
+from nysketch._support.intervals import in_words, is_one, numbers, stretched
+from nysketch._support.locks import output_lock
+from nysketch.basis.base import Basis
+from nysketch.errors import IncompatibleError
+from nysketch.files.format import load_sketch, save
+from nysketch.provenance import Parts, Provenance, Whole
+from nysketch.sketches.sketch import Sketch
+
+log = logging.getLogger("nysketch")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What `merge_files` made: the sketch, and what is in it more than once, or not at all."""
+
+    sketch: Sketch
+    doubled_inputs: list[str]
+    doubled_parts: list[Parts]
+    missing_parts: list[Parts]
+
+
+def merge_files(
+    paths: Sequence[Path],
+    output: Path,
+    *,
+    overwrite: bool,
+    force: bool = False,
+    partial: bool = False,
+    lock_wait: float = 0.0,
+) -> Merged:
+    """Add sketch files into `output`.
+
+    Nothing is doubled unless `force` allows to count rows twice, and no parts are missing unless `partial`
+    says that they will come later.
+    """
+    add = _Addition(paths[0], None if force else "use --force")
+
+    def require_all_parts(total: Sketch) -> None:
+        missing = total.provenance.missing_parts()
+        if missing and not partial:
+            raise IncompatibleError(
+                f"{missing_in_words(missing)} from these {len(paths)} sketches. Sketch what is missing and "
+                "merge again, or merge what is there with --partial"
+            )
+
+    total = _combine(paths, output, add, require_all_parts, overwrite=overwrite, lock_wait=lock_wait)
+    return Merged(total, add.doubled_inputs, add.doubled_parts(), total.provenance.missing_parts())
+
+
+def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
+    """Return the sum of sketch files, one in memory at a time; no rows may be in two of them.
+
+    `what` is what comes of it, for messages.
+    """
+    total = _folded(paths, _Addition(paths[0], "merge them first: nysketch merge --force"), what)
+    say_missing_parts(total, what)
+    return total
+
+
+def say_missing_parts(thing: Sketch | Basis, what: str) -> None:
+    """Warn that `what` will be that of some parts of inputs only, if it will."""
+    missing = [] if isinstance(thing, Basis) else thing.provenance.missing_parts()
+    if missing:
+        log.warning("%s: %s is that of the other rows", missing_in_words(missing), what)
+
+
+def missing_in_words(missing: Sequence[Parts]) -> str:
+    """Say which parts are missing, of one whole or several."""
+    texts = [f"{in_words(parts, whole.of)} of {whole.name}" for whole, parts in missing]
+    one = len(missing) == 1 and is_one(missing[0][1])
+    return f"{'; '.join(texts)} {'is' if one else 'are'} missing"
+
+
+class _Addition:
+    """Adds sketches, and lists what is counted twice; or refuses it, if there is a remedy to name."""
+
+    def __init__(self, first: Path, remedy: str | None) -> None:
+        self._first: Path | None = first  # until it is noted
+        self._remedy = remedy
+        # Not those of the sum: there, parts that make a whole have become its inputs.
+        self._inputs = Provenance()
+        self._holders: dict[Whole, dict[int, Path]] = {}  # which file has a part
+        self._doubled: dict[Whole, set[int]] = {}
+        self.doubled_inputs: list[str] = []
+
+    def __call__(self, total: Sketch, part: Sketch, path: Path) -> Sketch:
+        if self._first is not None:
+            self._note(total.provenance, self._first)
+            self._first = None
+        result = total + part  # complains first if they do not belong together
+        self._look_for_parts(part.provenance)
+        self._look_for_inputs(part.provenance)
+        self._note(part.provenance, path)
+        return result
+
+    def doubled_parts(self) -> list[Parts]:
+        """Return the parts that were in more than one of the sketches."""
+        return [(whole, stretched(parts)) for whole, parts in self._doubled.items()]
+
+    def _note(self, provenance: Provenance, path: Path) -> None:
+        self._inputs = self._inputs + replace(provenance, parts=())
+        for whole, held in provenance.parts:
+            holders = self._holders.setdefault(whole, {})
+            for number in numbers(held):
+                holders.setdefault(number, path)
+
+    def _look_for_parts(self, provenance: Provenance) -> None:
+        """Find parts that were there already."""
+        for whole, held in provenance.parts:
+            holders = self._holders.get(whole, {})
+            both = [number for number in numbers(held) if number in holders]
+            if both and self._remedy:
+                doubled = in_words(stretched(both), whole.of)
+                raise IncompatibleError(
+                    f"{doubled} of {whole.name} {'are' if both[1:] else 'is'} in it and in "
+                    f"{holders[both[0]]}: rows would be counted twice. If this is meant, {self._remedy}"
+                )
+            if both:
+                self._doubled.setdefault(whole, set()).update(both)
+
+    def _look_for_inputs(self, provenance: Provenance) -> None:
+        """Find inputs that were there already, whole or in parts of another cut."""
+        before = replace(self._inputs, parts=tuple((whole, ()) for whole in self._holders))
+        shared = [item.path for item in before.shared_with(provenance)]
+        if shared and self._remedy:
+            why = self._other_cut(provenance) or f"{shared[0]} is in it and in another of these sketches"
+            raise IncompatibleError(
+                f"{why}: its rows would be counted twice. If this is meant, {self._remedy}"
+            )
+        self.doubled_inputs.extend(shared)
+
+    def _other_cut(self, provenance: Provenance) -> str:
+        """Say what is wrong if there are parts of the same inputs, but cut differently."""
+        for other, holders in self._holders.items():
+            path = next(iter(holders.values()))
+            for whole, held in provenance.parts:
+                if other.digest == whole.digest and other.of != whole.of:
+                    return f"{whole.name} is cut into {whole.of} parts in it and into {other.of} in {path}"
+                if Provenance(parts=((other, ()),)).shared_with(Provenance(parts=((whole, held),))):
+                    return (
+                        f"it holds parts of {whole.name} and {path} holds parts of {other.name}, of which "
+                        "some inputs are the same (all parts of a table must be sketched from the same "
+                        "inputs, by the same names, in the same order)"
+                    )
+        return ""
+
+
+def subtract_files(
+    whole: Path,
+    parts: Sequence[Path],
+    output: Path,
+    *,
+    overwrite: bool,
+    force: bool = False,
+    lock_wait: float = 0.0,
+) -> tuple[Sketch, list[str]]:
+    """Subtract sketch files from `whole` into `output`; also return inputs that it did not list.
+
+    There are none unless `force` trusts that their rows are in it all the same.
+    """
+    missing: list[str] = []
+
+    def subtract(rest: Sketch, part: Sketch, path: Path) -> Sketch:
+        del path
+        left = rest - part
+        known = {item for item, _ in rest.provenance.removed}
+        unlisted = [item.path for item, _ in left.provenance.removed if item not in known]
+        if unlisted and not force:
+            parts = [f"{in_words(held, of.of)} of {of.name}" for of, held in part.provenance.parts]
+            raise IncompatibleError(
+                f"it holds rows of {'; '.join(parts) or unlisted[0]}, which is not among the inputs of "
+                f"{whole} or was subtracted already. If its rows are there all the same, use --force"
+            )
+        if not _possible(left):
+            raise IncompatibleError(
+                f"it is not contained in {whole}: there are {rest.rows:,} rows left to subtract "
+                f"{part.rows:,} from, or other rows"
+            )
+        missing.extend(unlisted)
+        return left
+
+    rest = _combine([whole, *parts], output, subtract, overwrite=overwrite, lock_wait=lock_wait)
+    return rest, missing
+
+
+def _possible(sketch: Sketch) -> bool:
+    """Tell whether there can be rows with these sums, given the range of the values that were added."""
+    weights = sketch.tally.blocks.weights
+    counts = (sketch.block_rows if weights is None else weights.high)[:, None]
+    if sketch.dropped_rows < 0 or (sketch.block_rows < 0).any() or (counts < 0).any():
+        return False
+    if sketch.cells is not None and (sketch.cells.beyond < 0 or (sketch.cells.rows < 0).any()):
+        return False
+    if sketch.runs is not None and (sketch.runs.rows < 0).any():
+        return False
+    low, high = sketch.basis.range
+    sums, slack = sketch.block_kernel_sums, 1e-3 * counts + 1e-9  # room for float32, but none beside 0
+    return not (
+        (np.isfinite(low) and (sums < low * counts - (slack if low else 0)).any())
+        or (np.isfinite(high) and (sums > high * counts + slack).any())
+    )
+
+
+# The sketch so far, another one, and the file that it is from.
+_Operation = Callable[[Sketch, Sketch, Path], Sketch]
+
+
+def _combine(
+    paths: Sequence[Path],
+    output: Path,
+    operation: _Operation,
+    require: Callable[[Sketch], None] | None = None,
+    *,
+    overwrite: bool,
+    lock_wait: float,
+) -> Sketch:
+    """Fold an operation over sketch files, and save the result if it is what is required."""
+    with output_lock(output, wait=lock_wait):
+        refuse_to_overwrite(output, overwrite=overwrite)
+        result = _folded(paths, operation, str(output))
+        if require is not None:
+            require(result)
+        save(result, output)
+    return result
+
+
+# Statistics that not every sketch has.
+_NOT_ALWAYS = {
+    "cells": "cells of rows",
+    "runs": "runs of rows",
+    "groups": "sums of groups of columns",
+    "second_moments": "second moments",
+}
+
+
+def _folded(paths: Sequence[Path], operation: _Operation, what: str) -> Sketch:
+    """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
+    result = load_sketch(paths[0])
+    without: dict[str, list[Path]] = {name: [] for name in _NOT_ALWAYS}
+    _note_missing(result, paths[0], without)
+    for path in paths[1:]:
+        part = load_sketch(path)
+        _note_missing(part, path, without)
+        try:
+            result = operation(result, part, path)
+        except IncompatibleError as error:
+            raise IncompatibleError(f"{path}: {error}") from error
+    for name, lacking in without.items():
+        if 0 < len(lacking) < len(paths):
+            log.warning("%s has no %s: neither will %s", lacking[0], _NOT_ALWAYS[name], what)
+    return result
+
+
+def _note_missing(sketch: Sketch, path: Path, without: dict[str, list[Path]]) -> None:
+    """Note which of the statistics that not every sketch has are missing from this one."""
+    for name, lacking in without.items():
+        lacking += [path] if getattr(sketch, name) is None else []

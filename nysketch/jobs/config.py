@@ -1,0 +1,337 @@
+"""Job file, variables and flags → the settings of a run; which of them may never change.
+
+Paths in a job file are relative to it, so that a run works in the directory of its job file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nysketch._support.sizes import bytes_of
+from nysketch.basis.options import BasisOptions
+from nysketch.errors import InputError, UsageError
+from nysketch.jobs.partition_names import require_partition
+from nysketch.jobs.schema import LISTS, TABLES, Key, checked, checked_value, unknown
+from nysketch.passes.options import PassOptions
+from nysketch.twosample.results import Options as CompareOptions
+
+PREFIX = "NYSKETCH_RUN_"
+ALL = "all"
+_BASIS_KEYWORDS = {"landmarks": "m", "scale": "scaling"}  # the others have the names of BasisOptions
+_NOT_OF_A_BASIS = ("file", "partitions")
+# Reading: what the sums depend on. Nulls are not among it: to drop what was an error changes no old sketch.
+_READING = ("columns", "exclude", "weights", "dataset", "allow_external")
+
+
+@dataclass(frozen=True)
+class Job:
+    """The settings of a job, checked; `settings` has all of them, tables as in the job file."""
+
+    path: Path
+    settings: dict[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        """The directory that paths are relative to."""
+        return self.path.absolute().parent
+
+    @property
+    def name(self) -> str:
+        """What the job is called."""
+        return str(self.settings["job"]["name"])
+
+    @property
+    def store(self) -> Path:
+        """The directory of the store; relative to the job file, where it is not absolute."""
+        return Path(self.settings["job"]["store"])
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What to read, and how."""
+        return dict(self.settings["inputs"])
+
+    @property
+    def windows(self) -> list[dict[str, Any]]:
+        """Which sums to keep."""
+        return list(self.settings["windows"])
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """What to learn."""
+        return list(self.settings["models"])
+
+    @property
+    def comparisons(self) -> list[dict[str, Any]]:
+        """What to compare each partition with."""
+        return list(self.settings["comparisons"])
+
+    @property
+    def memory(self) -> int:
+        """Bytes to stay within."""
+        return bytes_of(self.settings["job"]["memory"])
+
+    def basis_options(self) -> BasisOptions:
+        """Return how to make the basis."""
+        made = {key: value for key, value in self.settings["basis"].items() if key not in _NOT_OF_A_BASIS}
+        return BasisOptions(**{_BASIS_KEYWORDS.get(key, key): value for key, value in made.items()})
+
+    def pass_options(self) -> PassOptions:
+        """Return what to keep of the rows."""
+        inputs = self.settings["inputs"]
+        return PassOptions(**self.settings["sketch"], nulls=inputs["nulls"], weights=inputs["weights"])
+
+    def reading(self, *, columns: bool) -> dict[str, Any]:
+        """Return how to open inputs; columns are chosen only as long as there is no basis."""
+        inputs = self.settings["inputs"]
+        options = {"datasets": inputs["dataset"], "allow_external": inputs["allow_external"]}
+        options |= {"weights": inputs["weights"]}
+        return options | ({"columns": inputs["columns"], "exclude": inputs["exclude"]} if columns else {})
+
+    def fixed(self) -> dict[str, Any]:
+        """Return the settings that must stay as they were when the store was made."""
+        return {
+            "basis": self.settings["basis"],
+            "inputs": {key: self.settings["inputs"][key] for key in _READING},
+            "sketch": self.settings["sketch"],
+        }
+
+
+def load_job(
+    path: str | Path, *, changes: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Job:
+    """Read a job file; `changes` like `table.key=value` and variables override what is in it."""
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the job file: {error.strerror or error}") from error
+    except ValueError as error:  # of TOML, or broken UTF-8
+        raise UsageError(f"{path}: not a job file: {error}") from error
+    try:
+        settings = _resolved(tables, path)
+        for variable, value in sorted((os.environ if environment is None else environment).items()):
+            if variable.startswith(PREFIX):
+                _set_by_variable(settings, variable, value)
+        for change in changes:
+            _set_by_flag(settings, change)
+        job = Job(path, _completed(settings))
+        _require_sense(job)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return job
+
+
+def _resolved(tables: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return all settings of the file, and defaults for the others."""
+    for table, value in tables.items():
+        if table not in TABLES and table not in LISTS:
+            raise unknown("table", table, [*TABLES, *LISTS])
+        if table in LISTS and not isinstance(value, list):
+            raise UsageError(f"[{table}] is a list of tables: write [[{table}]]")
+        if table in TABLES and isinstance(value, list):
+            raise UsageError(f"[[{table}]] is one table: write [{table}]")
+    settings: dict[str, Any] = {
+        table: checked(f"[{table}]", tables.get(table, {}), keys) for table, keys in TABLES.items()
+    }
+    for table, keys in LISTS.items():
+        entries = [checked(f"[[{table}]]", entry, keys) for entry in tables.get(table, [])]
+        settings[table] = [_named(table, entry) for entry in entries]
+    if settings["job"]["name"] is None:
+        settings["job"]["name"] = path.stem
+    return settings
+
+
+def _named(table: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of a list with a name: by default what it is."""
+    if entry["name"] is None:
+        last = entry.get("last")
+        usual = {
+            "windows": ALL if last == ALL else f"last-{last}",
+            "models": entry.get("kind"),
+            "comparisons": entry.get("against"),
+        }[table]
+        if usual is None:
+            missing = {"models": "kind", "comparisons": "against"}[table]
+            raise UsageError(f"[[{table}]]: {missing} is missing")
+        return entry | {"name": usual}
+    return entry
+
+
+# ---- what overrides the file -------------------------------------------------------------------------
+
+
+def _set_by_flag(settings: dict[str, Any], change: str) -> None:
+    where, equals, value = change.partition("=")
+    parts = where.strip().replace("-", "_").split(".")
+    table = parts[0]
+    if not equals or len(parts) < 2:
+        raise UsageError(f"--set {change}: is not of the form table.key=value")
+    if table not in settings:
+        raise unknown(f"--set {change}: table", table, settings)
+    if table in TABLES:
+        entry, key, keys = settings[table], ".".join(parts[1:]), TABLES[table]
+    else:
+        wanted, key, keys = ".".join(where.strip().split(".")[1:-1]), parts[-1], LISTS[table]
+        entries = {entry["name"]: entry for entry in settings[table]}
+        if wanted not in entries:
+            raise unknown(f"--set {change}: name", wanted, entries or [f"no [[{table}]]"])
+        entry = entries[wanted]
+    _set(f"--set {change}:", entry, key, value, keys)
+
+
+def _set_by_variable(settings: dict[str, Any], variable: str, value: str) -> None:
+    """Use a variable if it begins with the name of a table; others belong to the flags of the command."""
+    table, _, rest = variable.removeprefix(PREFIX).lower().partition("_")
+    if table in TABLES:
+        _set(f"{variable}:", settings[table], rest, value, TABLES[table])
+    elif table in LISTS:
+        for entry in settings[table]:
+            start = re.sub("[^a-z0-9]", "_", entry["name"].lower()) + "_"
+            if rest.startswith(start) and rest.removeprefix(start) in LISTS[table]:
+                _set(f"{variable}:", entry, rest.removeprefix(start), value, LISTS[table])
+                return
+        raise UsageError(f"{variable}: names no key of a [[{table}]]: it is {PREFIX}{table.upper()}_NAME_KEY")
+
+
+def _set(where: str, entry: dict[str, Any], key: str, value: str, keys: Mapping[str, Key]) -> None:
+    if key not in keys:
+        raise unknown(f"{where} key", key, keys)
+    try:
+        typed: Any = tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        typed = value
+    try:
+        entry[key] = checked_value(f"{where} {key}", typed, keys[key])
+    except UsageError:
+        entry[key] = checked_value(f"{where} {key}", value, keys[key])  # text that looks like a number
+
+
+# ---- do they make sense together? --------------------------------------------------------------------
+
+
+def _completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with defaults that depend on others, and refuse those that miss what they need."""
+    for table, key, remedy in (
+        ("job", "store", 'name a directory: store = "store"'),
+        ("inputs", "paths", 'name what to read: paths = "data/{date}.parquet"'),
+    ):
+        if not settings[table][key]:
+            raise UsageError(f"[{table}] {key} is missing; {remedy}")
+    for table in LISTS:
+        names = [entry["name"] for entry in settings[table]]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"[[{table}]]: there are two named {name!r}; give them other names")
+    inputs = settings["inputs"]
+    inputs["partition"] = require_partition(inputs["partition"], inputs["paths"])
+    windows = {window["name"] for window in settings["windows"]}
+    for model in settings["models"]:
+        where = f"[[models]] {model['name']}"
+        for key in ("kind", "k"):
+            if model[key] is None:
+                raise UsageError(f"{where}: {key} is missing")
+        model["window"] = model["window"] or ALL
+        if model["window"] == ALL and ALL not in windows:
+            settings["windows"].append({"name": ALL, "last": ALL})
+            windows.add(ALL)
+        if model["window"] not in windows:
+            raise unknown(f"{where}: window", model["window"], sorted(windows))
+        if model["kind"] == "kmeans" and model["covariance"] is not None:
+            raise UsageError(f"{where}: covariance is for gmm, not for kmeans")
+        if model["kind"] == "gmm":
+            model["covariance"] = model["covariance"] or "diag"
+    return settings
+
+
+def _require_sense(job: Job) -> None:
+    settings = job.settings
+    for comparison in settings["comparisons"]:
+        where = f"[[comparisons]] {comparison['name']}"
+        if comparison["against"] is None:
+            raise UsageError(f"{where}: against is missing")
+        if (comparison["against"] == "reference") != (comparison["reference"] is not None):
+            needs = 'needs reference = "the name of a partition, or a sketch file"'
+            raise UsageError(f'{where}: against = "reference" {needs}, and only it does')
+        if comparison["alarm"] and comparison["test"] == "none":
+            raise UsageError(f'{where}: an alarm needs a test; leave out test = "none"')
+        try:
+            compare_options(comparison).require_draws(len(settings["comparisons"]))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+    kept = settings["retention"]["partitions"]
+    for window in settings["windows"]:
+        if kept != ALL and window["last"] != ALL and window["last"] > kept:
+            raise UsageError(
+                f"[[windows]] {window['name']} is over {window['last']} partitions, but [retention] keeps "
+                f"{kept}; keep more, or shorten the window"
+            )
+    if settings["basis"]["file"] is not None:
+        for key, setting in TABLES["basis"].items():
+            if key != "file" and settings["basis"][key] != setting.default:
+                raise UsageError(f"[basis] {key} is for making a basis, but file names one; leave out either")
+    for table, make in (("basis", job.basis_options), ("sketch", job.pass_options)):
+        try:
+            make()
+        except UsageError as error:
+            raise UsageError(f"[{table}]: {error}") from error
+
+
+def compare_options(comparison: Mapping[str, Any]) -> CompareOptions:
+    """Return how to compare, as the library wants to be told."""
+    names = ("alpha", "test", "permutations", "blocks", "robust", "seed")
+    return CompareOptions(**{key: comparison[key] for key in names})
+
+
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say which settings differ from those that a store was made with."""
+    found = []
+    for table in now:
+        before = stored.get(table, {})
+        for key, value in now[table].items():
+            if key in before and before[key] != value:
+                found.append(f"[{table}] {key} was {_plain(before[key])}, now {_plain(value)}")
+    return found
+
+
+# ---- printing ----------------------------------------------------------------------------------------
+
+
+def as_toml(settings: Mapping[str, Any]) -> str:
+    """Return settings as a job file that would give the same; what is not set is left out."""
+    lines = []
+    for table, value in settings.items():
+        for entry in value if isinstance(value, list) else [value]:
+            lines.append(f"[[{table}]]" if isinstance(value, list) else f"[{table}]")
+            lines += [f"{key} = {_plain(item)}" for key, item in entry.items() if item is not None]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _plain(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_plain, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_plain(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, str):
+        return _quoted(value)
+    return repr(value)
+
+
+def _key(text: str) -> str:
+    return text if re.fullmatch("[A-Za-z0-9_-]+", text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

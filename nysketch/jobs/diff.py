@@ -1,0 +1,125 @@
+"""What a run has to do: inputs that are there, beside what the store knows of them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from nysketch.errors import CorruptSketchError, InputError
+from nysketch.files.format import load_basis
+from nysketch.jobs.config import ALL, Job
+from nysketch.jobs.inputs import InputRecord, Scan, fingerprints, same_content, scan, still_there
+from nysketch.jobs.sketch_step import request_of
+from nysketch.jobs.store import Partition, Store
+from nysketch.jobs.summary import Summary
+from nysketch.sources.filesystems import without_secrets
+from nysketch.sources.locations import Location
+
+log = logging.getLogger("nysketch")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A partition to be sketched."""
+
+    locations: list[Location]
+    inputs: list[InputRecord]
+
+
+@dataclass
+class Plan:
+    """Partitions by what there is to do; `touched` have inputs that only look new."""
+
+    stored: dict[str, Partition]
+    new: dict[str, Work] = field(default_factory=dict)
+    changed: dict[str, Work] = field(default_factory=dict)
+    touched: dict[str, list[InputRecord]] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+
+
+def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
+    """Look up inputs and compare them with the store; say what was left aside in the summary."""
+    found = scan(job.inputs)
+    if not found.partitions and not found.waiting and not found.problems:
+        paths = ", ".join(map(without_secrets, job.inputs["paths"]))
+        raise InputError(
+            f"{job.path}: no files match {paths}: is everything mounted? The store is left as it is"
+        )
+    summary.unmatched, summary.waiting = found.unmatched, found.unsettled
+    summary.skipped |= found.problems
+    for path in found.unmatched:
+        log.warning("%s: no files match", path)
+    plan = Plan(whole_partitions(store), waiting=found.waiting)
+    retired = store.retired()
+    names = [name for name in found.partitions if not retired or name > retired[-1]]
+    kept = job.settings["retention"]["partitions"]
+    if kept != ALL and job.settings["retention"]["retired"] != "sum":
+        # Of those that are to be summed up when they retire, all are read, however many come at once.
+        newest = sorted({*plan.stored, *names})[-kept:]
+        for name in names:
+            if name not in newest and name not in plan.stored:
+                log.info("%s: older than the %d partitions that are kept, not read", name, kept)
+        names = [name for name in names if name in newest]
+    request = request_of(job, load_basis(store.basis_file)) if store.basis_file.exists() else None
+    for name in names:
+        try:
+            _sort_in(plan, job, name, found.partitions[name], request)
+        except InputError as error:
+            summary.skipped[name] = str(error)
+    for name in store.partition_names():
+        if name not in (*plan.stored, *plan.new, *retired, *summary.skipped):
+            lost = f"{store.partition_file(name)}: the partition is lost, and so are its inputs"
+            summary.note_error(
+                CorruptSketchError(f"{lost}. Restore it and its .json from a copy, if there is one")
+            )
+    plan.removed = _removed(job, plan, found)
+    done = {*plan.new, *plan.changed, *plan.removed}
+    summary.unchanged = sum(name not in done for name in plan.stored)
+    return plan
+
+
+def whole_partitions(store: Store) -> dict[str, Partition]:
+    """Return the partitions that are whole: described, and with a sketch; and that have not retired."""
+    found = {}
+    for name in sorted(set(store.partition_names()) - set(store.retired())):
+        try:
+            partition = store.partition(name)
+        except (CorruptSketchError, InputError) as error:
+            log.warning("%s", error)
+            continue
+        if store.partition_file(name).exists():
+            found[name] = partition
+        else:
+            log.warning("%s: the sketch is missing", store.partition_file(name))
+    return found
+
+
+def _sort_in(plan: Plan, job: Job, name: str, locations: list[Location], request: str | None) -> None:
+    """Tell whether a partition is new, changed, or what it was."""
+    known = plan.stored.get(name)
+    content = job.inputs["digest"] == "content"
+    inputs = fingerprints(locations, [] if known is None else known.inputs, content=content)
+    if known is None:
+        plan.new[name] = Work(locations, inputs)
+    elif known.request != request:
+        plan.changed[name] = Work(locations, inputs)
+    elif same_content(inputs, known.inputs):
+        if inputs != known.inputs:
+            plan.touched[name] = inputs
+    elif job.settings["removed"]["policy"] == "drop" or not still_there(inputs, known.inputs):
+        plan.changed[name] = Work(locations, inputs)
+
+
+def _removed(job: Job, plan: Plan, found: Scan) -> list[str]:
+    """Return the partitions to drop because their inputs have gone."""
+    gone = [name for name in plan.stored if name not in found.partitions and name not in found.waiting]
+    if not gone or job.settings["removed"]["policy"] == "keep":
+        return []
+    if found.unmatched or found.problems:
+        log.warning(
+            "%d partitions have lost their inputs, but other inputs could not be looked up: none is dropped",
+            len(gone),
+        )
+        return []
+    return gone

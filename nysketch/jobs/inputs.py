@@ -1,0 +1,171 @@
+"""What there is to read: files by partition, and how to tell whether one has changed.
+
+A file is what it was if its size and time of change are; or, where only the time differs, if a digest of both
+its ends and of a Parquet file's whole footer is the same.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from nysketch.errors import InputError, NoFilesError, UsageError
+from nysketch.jobs.partition_names import partition_name, template
+from nysketch.sources.filesystems import without_secrets
+from nysketch.sources.locations import Location, expand
+from nysketch.sources.retry import patience_of
+
+_END_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 20
+# A footer that claims to be larger is no footer.
+_MAX_FOOTER_BYTES = 256 << 20
+_PARQUET = b"PAR1"
+
+# What a store remembers of an input: path, bytes, mtime_ns, digest.
+InputRecord = dict[str, Any]
+
+
+@dataclass
+class Scan:
+    """The files that a job means, by partition, in order; and what was left aside."""
+
+    partitions: dict[str, list[Location]] = field(default_factory=dict)
+    unmatched: list[str] = field(default_factory=list)  # paths that match nothing
+    unsettled: list[str] = field(default_factory=list)  # files that may still be written
+    waiting: set[str] = field(default_factory=set)  # their partitions
+    problems: dict[str, str] = field(default_factory=dict)  # path → what is wrong with it
+
+    @property
+    def files(self) -> int:
+        """How many files there are."""
+        return sum(map(len, self.partitions.values()))
+
+
+def scan(inputs: Mapping[str, Any], *, now: float | None = None) -> Scan:
+    """Look up the files that `[inputs]` names; no rows are read."""
+    found = Scan()
+    located: list[tuple[Location, Any]] = []
+    patience = patience_of(inputs["retries"], inputs["timeout"])
+    for path in inputs["paths"]:
+        dated = template(path)
+        try:
+            locations = expand([path if dated is None else dated.glob], patience)
+        except NoFilesError:
+            found.unmatched.append(without_secrets(path))
+            continue
+        except InputError as error:
+            found.problems[without_secrets(path)] = str(error)
+            continue
+        located += [(location, dated) for location in locations]
+    _require_once([location for location, _ in located])
+    now = time.time() if now is None else now
+    for location, dated in located:
+        if any(fnmatch.fnmatchcase(location.name, pattern) for pattern in inputs["ignore"]):
+            continue
+        try:
+            name = partition_name(location, inputs["partition"], dated)
+            if inputs["settle"] and _age(location, now) < inputs["settle"]:
+                found.unsettled.append(location.name)
+                found.waiting.add(name)
+                continue
+        except InputError as error:
+            found.problems[location.name] = str(error)
+            continue
+        found.partitions.setdefault(name, []).append(location)
+    if inputs["partition"] == "file":
+        _require_one_each(found.partitions)
+    # A partition waits for all of its files: without one of them it would be another.
+    found.partitions = {
+        name: found.partitions[name] for name in sorted(found.partitions) if name not in found.waiting
+    }
+    return found
+
+
+def _require_once(locations: Sequence[Location]) -> None:
+    seen: set[str] = set()
+    for location in locations:
+        if location.name in seen:
+            raise UsageError(f"{location}: two of [inputs] paths name it; its rows would be counted twice")
+        seen.add(location.name)
+
+
+def _require_one_each(partitions: Mapping[str, Sequence[Location]]) -> None:
+    for name, locations in partitions.items():
+        if len(locations) > 1:
+            raise UsageError(
+                f"{locations[0]} and {locations[1]} would both be the partition {name!r}. Put a {{date}} "
+                'into [inputs] paths, or say partition = "hive:KEY"'
+            )
+
+
+def _age(location: Location, now: float) -> float:
+    """Return how long ago a file was changed, in seconds."""
+    changed = location.info().mtime_ns
+    return float("inf") if changed is None else now - changed / 1e9
+
+
+# ---- fingerprints ------------------------------------------------------------------------------------
+
+
+def fingerprints(
+    locations: Sequence[Location], known: Sequence[InputRecord], *, content: bool = False
+) -> list[InputRecord]:
+    """Return what to remember of files; those that are `known` and look the same are not read again."""
+    before = {item["path"]: item for item in known}
+    return [_fingerprint(location, before.get(location.name), content) for location in locations]
+
+
+def _fingerprint(location: Location, before: InputRecord | None, content: bool) -> InputRecord:
+    info = location.info()
+    record = {"path": location.name, "bytes": info.size, "mtime_ns": info.mtime_ns}
+    looks_the_same = before is not None and all(before.get(key) == value for key, value in record.items())
+    if before is not None and looks_the_same and info.mtime_ns is not None and before.get("digest"):
+        return record | {"digest": before["digest"]}
+    return record | {"digest": _digest(location, info.size, content)}
+
+
+def _digest(location: Location, size: int, content: bool) -> str:
+    try:
+        with location.open() as file:
+            if content:
+                sha = hashlib.sha256()
+                while chunk := file.read(_CHUNK_BYTES):
+                    sha.update(chunk)
+                return sha.hexdigest()[:32]
+            sha = hashlib.sha256(file.read(_END_BYTES))
+            end = max(min(_END_BYTES, size), size - max(_END_BYTES, _footer_bytes(file, size)))
+            file.seek(end)
+            sha.update(file.read(size - end))
+    except (pa.ArrowException, OSError) as error:
+        raise location.trouble("cannot read", error) from error
+    return sha.hexdigest()[:32]
+
+
+def _footer_bytes(file: Any, size: int) -> int:
+    """Return how long the footer of a Parquet file is, with its length and magic; 0 for other files."""
+    if size < 12:
+        return 0
+    file.seek(size - 8)
+    length, magic = struct.unpack("<I4s", file.read(8))
+    return length + 8 if magic == _PARQUET and length + 12 <= size and length < _MAX_FOOTER_BYTES else 0
+
+
+def same_content(one: Sequence[InputRecord], other: Sequence[InputRecord]) -> bool:
+    """Tell whether inputs are the same but for their times of change."""
+    return _contents(one) == _contents(other)
+
+
+def still_there(now: Sequence[InputRecord], before: Sequence[InputRecord]) -> bool:
+    """Tell whether all that is there was there before, as it is: some inputs may have gone."""
+    return _contents(now) <= _contents(before)
+
+
+def _contents(inputs: Sequence[InputRecord]) -> set[tuple[Any, ...]]:
+    return {(item["path"], item["bytes"], item["digest"]) for item in inputs}

@@ -1,0 +1,321 @@
+"""A run: look up inputs, sketch, keep windows, compare, learn, report; each step decided by what is on disk.
+
+The order makes a killed run harmless. Sketches come first, and windows only when all of them are there, so
+that a window takes the same steps however often the run was interrupted. Partitions leave the store after
+the windows have let go of them. What has been reported is noted last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+from nysketch._support.locks import lock_path, output_lock
+from nysketch.basis.base import Basis
+from nysketch.errors import CorruptSketchError, IncompatibleError, InputError, NysketchError, UsageError
+from nysketch.files.format import load_basis, save
+from nysketch.jobs import model_step, window_step
+from nysketch.jobs.config import ALL, Job, differences
+from nysketch.jobs.diff import Plan, make_plan, whole_partitions
+from nysketch.jobs.drift_step import Drift
+from nysketch.jobs.sketch_step import first_basis, require_same_basis, settle_partition, sketch_partition
+from nysketch.jobs.store import JSON, SCHEMA_VERSION, SKETCH, Store
+from nysketch.jobs.store_io import (
+    append_line,
+    described,
+    digest_of,
+    file_digest,
+    make_folder,
+    read_json_or_none,
+    remove,
+    sweep,
+    write_json,
+)
+from nysketch.jobs.summary import Summary
+
+log = logging.getLogger("nysketch")
+
+# Called with the partition that is being read, and how many rows of how many are done.
+Progress = Callable[[str, int, int | None], None]
+_REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
+# Names of files that runs put into partitions/; what others put there is left alone.
+_OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
+_UNFIT = (CorruptSketchError, IncompatibleError, InputError)
+
+
+def run_job(
+    job: Job,
+    *,
+    dry_run: bool = False,
+    lock_wait: float | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[Summary], None] = lambda _: None,
+) -> Summary:
+    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported.
+
+    Works in the directory of the job file, and the whole process with it.
+    """
+    store, summary = Store(job.store), Summary(job.name, str(job.store), dry_run=dry_run)
+    with contextlib.chdir(job.folder):
+        _require_store_or_nothing(store)
+        if dry_run:
+            _pretend(job, store, summary)
+            tell(summary)
+            return summary
+        make_folder(store.path)
+        wait = job.settings["job"]["lock_wait"] if lock_wait is None else lock_wait
+        with output_lock(store.file, wait=wait), _failure_recorded(store, summary):
+            drift = _carry_out(job, store, summary, progress)
+            state = _report_due(job, store, summary)
+            append_line(store.history_file, summary.describe())
+            if state is not None:  # after the line: it tells of this run, too
+                _write_report(store, state, summary)
+            tell(summary)
+            drift.mark_as_seen()
+    return summary
+
+
+def _require_store_or_nothing(store: Store) -> None:
+    """Refuse a directory of something else: a run removes what does not belong to a store."""
+    if not store.path.exists() or store.file.exists():
+        return
+    if not store.path.is_dir():
+        raise UsageError(f"{store.path}: not a directory; [job] store must name one")
+    others = [path.name for path in store.path.iterdir() if not path.name.startswith(".")]
+    if others:
+        raise UsageError(
+            f"{store.path}: holds {min(others)} but no store.json, so it is no store; [job] store must name "
+            "a store, an empty directory, or one that is not there yet"
+        )
+
+
+@contextlib.contextmanager
+def _failure_recorded(store: Store, summary: Summary) -> Iterator[None]:
+    """Write a line in the history also if a run ends in an error, as far as that can be written."""
+    try:
+        yield
+    except (NysketchError, OSError) as error:
+        summary.errors.append(str(error))
+        summary.exit_code = getattr(error, "exit_code", 1)
+        summary.stop_clock()
+        with contextlib.suppress(NysketchError):
+            append_line(store.history_file, summary.describe())
+        raise
+
+
+def _pretend(job: Job, store: Store, summary: Summary) -> None:
+    """Say what a run would do; nothing is written, and no rows are read."""
+    if store.file.exists():
+        _require_same_settings(job, store)
+    plan = make_plan(job, store, summary)
+    summary.new, summary.changed, summary.removed = list(plan.new), list(plan.changed), plan.removed
+    digests = {name: part.sketch for name, part in plan.stored.items() if name not in plan.removed}
+    digests |= dict.fromkeys([*plan.new, *plan.changed], "to be made")
+    live = _newest(job, sorted(digests))
+    summary.retired = [name for name in plan.stored if name in digests and name not in live]
+    retiring = {name: digests[name] for name in summary.retired}
+    wanted = window_step.wanted_windows(job, store, {name: digests[name] for name in live}, retiring)
+    summary.windows = [name for name in wanted if not window_step.is_current(store, name, wanted[name])]
+    summary.models = [model["name"] for model in job.models if model["window"] in summary.windows]
+    summary.compared = [name for name in (*plan.new, *plan.changed) if job.comparisons and name in live]
+
+
+# ---- a run -------------------------------------------------------------------------------------------
+
+
+def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | None) -> Drift:
+    _prepare(job, store)
+    plan = make_plan(job, store, summary)
+    basis = _basis(job, store, plan, summary)
+    if basis is not None:
+        _sketch_all(job, store, basis, plan, summary, progress)
+    there = {
+        part.name: part.sketch for part in whole_partitions(store).values() if part.name not in plan.removed
+    }
+    live = {name: there[name] for name in _newest(job, sorted(there))}
+    retiring = {name: digest for name, digest in there.items() if name not in live}
+    _update_windows(job, store, live, retiring, summary)
+    summary.removed, summary.retired = plan.removed, list(retiring)
+    stay = set(live)
+    try:
+        if retiring:
+            window_step.retire(store, list(retiring), keep_sum=job.settings["retention"]["retired"] == "sum")
+    except _UNFIT as error:
+        summary.note_error(error, "no partition retires")
+        summary.retired, stay = [], set(there)
+    _prune(store, stay, unfinished=set(summary.skipped) | plan.waiting)
+    drift = Drift(job, store, live)
+    _compare_all(drift, summary)
+    _refresh_models(job, store, summary)
+    summary.alarms, unheard = drift.news()
+    for text in unheard:
+        summary.note_error(InputError(text))
+    summary.finish(partitions=len(live))
+    return drift
+
+
+def _prepare(job: Job, store: Store) -> None:
+    """Clear up after a killed run, and make sure that the store is that of this job."""
+    sweep(store.folders, but=lock_path(store.file))
+    for folder in ("partitions", "windows", "drift", "models"):
+        make_folder(store.path / folder)
+    window_step.settle(store)
+    for path in sorted((store.path / "partitions").glob(f"*{SKETCH}.next")):
+        settle_partition(path.with_name(path.name.removesuffix(".next")))
+    description = {"name": job.name, "schema_version": SCHEMA_VERSION, "settings": job.fixed()}
+    if store.file.exists():
+        _require_same_settings(job, store)
+        if store.basis_file.exists():
+            description["settings"] = store.description()["settings"]
+    if read_json_or_none(store.file) != description:
+        write_json(store.file, description)
+
+
+def _require_same_settings(job: Job, store: Store) -> None:
+    """Refuse settings that old sketches were not made with; before there is a basis, all may change."""
+    stored = store.description().get("settings", {})
+    if not store.basis_file.exists() and not store.partition_names():
+        return
+    different = differences(stored, job.fixed())
+    if different:
+        raise UsageError(
+            f"{job.path}: the store {store.path} was made with other settings: {'; '.join(different)}. Put "
+            "them back; or name another store in [job], for which all inputs are sketched anew"
+        )
+    if store.basis_file.exists():
+        require_same_basis(job, load_basis(store.basis_file))
+
+
+def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None:
+    """Return the basis of the store; made on the first run, and found in a sketch if it was lost."""
+    if store.basis_file.exists():
+        return load_basis(store.basis_file)
+    if plan.stored:
+        basis = load_basis(store.partition_file(min(plan.stored)))
+        save(basis, store.basis_file)
+        return basis
+    return first_basis(job, store, {name: work.locations for name, work in plan.new.items()}, summary.skipped)
+
+
+def _sketch_all(
+    job: Job, store: Store, basis: Basis, plan: Plan, summary: Summary, progress: Progress | None
+) -> None:
+    """Sketch new and changed partitions; one that cannot be read does not keep others from being read."""
+    for name, work in sorted({**plan.new, **plan.changed}.items()):
+
+        def show(done: int, total: int | None, name: str = name) -> None:
+            if progress is not None:
+                progress(name, done, total)
+
+        try:
+            sketch = sketch_partition(job, store, basis, name, work.locations, work.inputs, progress=show)
+        except InputError as error:
+            summary.skipped[name] = str(error)
+            continue
+        summary.skipped.pop(name, None)  # it was no basis, but is a sketch
+        (summary.new if name in plan.new else summary.changed).append(name)
+        summary.rows += sketch.rows
+        summary.dropped_rows += sketch.dropped_rows
+    for name, inputs in plan.touched.items():
+        path = described(store.partition_file(name))
+        write_json(path, read_json_or_none(path) | {"inputs": inputs})
+
+
+def _newest(job: Job, names: list[str]) -> list[str]:
+    """Return the partitions that retention keeps."""
+    kept = job.settings["retention"]["partitions"]
+    return names if kept == ALL else names[-kept:]
+
+
+def _update_windows(
+    job: Job, store: Store, live: dict[str, str], retiring: dict[str, str], summary: Summary
+) -> None:
+    wanted = window_step.wanted_windows(job, store, live, retiring)
+    wanted = {name: held for name, held in wanted.items() if held}
+    for name, held in wanted.items():
+        try:
+            if window_step.is_current(store, name, held):
+                continue
+            verify_every = job.settings["job"]["verify_every"]
+            trouble = window_step.update_window(store, name, held, verify_every=verify_every)
+        except _UNFIT as error:
+            summary.note_error(error, f"window {name} stays as it was. {_REMEDY}")
+            continue
+        summary.windows.append(name)
+        if trouble is not None:
+            summary.note_error(CorruptSketchError(trouble))
+    window_step.remove_unwanted(store, list(wanted))
+
+
+def _prune(store: Store, live: set[str], unfinished: set[str]) -> None:
+    """Remove what belongs to no partition of the store; of unfinished ones, what was done of them stays."""
+    models = [path for path in (store.path / "models").iterdir() if path.is_dir()]
+    for folder in (store.path / "drift", *models):
+        remove(*(path for path in folder.glob(f"*{JSON}") if path.name.removesuffix(JSON) not in live))
+    for path in sorted((store.path / "partitions").iterdir()):  # descriptions go before their sketches
+        if not path.is_file() or not _OURS.search(path.name):
+            continue
+        name, _, rest = path.name.rpartition(SKETCH)
+        is_description = path.name.endswith(JSON)
+        name = path.name.removesuffix(JSON) if is_description else name
+        kept = name in live if is_description or not rest else name in unfinished
+        if not kept:
+            remove(path)
+
+
+def _compare_all(drift: Drift, summary: Summary) -> None:
+    for name in drift.outdated():
+        try:
+            drift.update(name)
+            summary.compared.append(name)
+        except _UNFIT as error:
+            summary.note_error(error, _REMEDY if isinstance(error, CorruptSketchError) else None)
+
+
+def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
+    there = store.windows()
+    for model in job.models:
+        if model["window"] not in there:
+            continue
+        try:
+            if model_step.outdated(store, model):
+                model_step.refresh(store, model)
+                summary.models.append(model["name"])
+        except (*_UNFIT, UsageError) as error:
+            summary.note_error(error, f"[[models]] {model['name']}")
+
+
+# ---- the report --------------------------------------------------------------------------------------
+
+
+def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | None:
+    """Return what to note of the report; None if the job wants none, or it is that of the store as it is."""
+    output = job.settings["report"]["output"]
+    if output is None:
+        return None
+    trouble = [summary.errors, summary.skipped]
+    state = {"output": output, "state": digest_of([_state(store), trouble])}
+    if Path(output).exists() and read_json_or_none(store.report_note) == state:
+        return None
+    summary.report = output
+    return state
+
+
+def _write_report(store: Store, state: dict[str, str], summary: Summary) -> None:
+    try:
+        # Reports know stores, and not the other way round: this is the one place that reaches up.
+        import_module("nysketch.report.write").write_report(store, Path(state["output"]))
+        write_json(store.report_note, state)
+    except NysketchError as error:
+        summary.note_error(error, "[report]")
+        summary.exit_code = summary.exit_code or error.exit_code
+
+
+def _state(store: Store) -> str:
+    """Return a digest of all that a report shows, but for the history."""
+    folders = [store.path / name for name in ("partitions", "windows", "drift", "models")]
+    return digest_of([[path.name, file_digest(path)] for f in folders for path in sorted(f.glob(f"*{JSON}"))])

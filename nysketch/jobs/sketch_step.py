@@ -1,0 +1,231 @@
+"""The basis of a store, and one sketch per partition; what a killed run has done is not done again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nysketch._support.blas import one_thread
+from nysketch.accumulators.groups import grouped, parts_of
+from nysketch.basis.base import Basis
+from nysketch.basis.quality import MEASURED_UP_TO
+from nysketch.engines.threads import Threads
+from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
+from nysketch.files.checkpoint import checkpoint_path
+from nysketch.files.format import load_basis, save
+from nysketch.jobs.config import Job
+from nysketch.jobs.inputs import InputRecord, fingerprints
+from nysketch.jobs.store import Store
+from nysketch.jobs.store_io import (
+    described,
+    digest_of,
+    file_digest,
+    pending,
+    read_json_or_none,
+    replace_file,
+    write_json,
+)
+from nysketch.passes.memory import Size, plan
+from nysketch.passes.sketching import Progress, make_basis
+from nysketch.passes.to_file import Outcome, sketch_to_file
+from nysketch.sketches.describe import describe_quality
+from nysketch.sketches.sketch import Sketch
+from nysketch.sources.locations import Location
+from nysketch.sources.open import open_source
+from nysketch.sources.protocol import Source, row_width
+
+log = logging.getLogger("nysketch")
+
+
+# ---- the basis ---------------------------------------------------------------------------------------
+
+
+def require_same_basis(job: Job, basis: Basis) -> None:
+    """Refuse another basis than that of the store, where the job names a file that still exists."""
+    named = job.settings["basis"]["file"]
+    if named is not None and Path(named).exists():
+        given = load_basis(named)
+        if given != basis:
+            raise UsageError(
+                f"[basis] file = {named!r} is now {given.digest[:12]}, but the store was made with "
+                f"{basis.digest[:12]}. Put the old file back, or name a new store in [job]"
+            )
+
+
+def first_basis(
+    job: Job, store: Store, partitions: dict[str, list[Location]], problems: dict[str, str]
+) -> Basis | None:
+    """Make the basis from the first partitions that can be read, or take the one that the job names."""
+    named = job.settings["basis"]["file"]
+    if named is not None:
+        basis = load_basis(named)
+        save(basis, store.basis_file)
+        return basis
+    left = dict(partitions)
+    while left:
+        names = _readable(job, left, problems)
+        if not names:
+            return None
+        try:
+            basis = _made(job, [location for name in names for location in left[name]])
+        except InputError as error:  # of its rows
+            for name in names:
+                problems.setdefault(name, str(error))
+                del left[name]
+            continue
+        log.info("made the basis from %s", ", ".join(names))
+        save(basis, store.basis_file)
+        return basis
+    return None
+
+
+def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[str, str]) -> list[str]:
+    """Return the first partitions that can be opened, as many as the basis is to be made from."""
+    chosen: list[str] = []
+    for name, locations in partitions.items():
+        if len(chosen) == job.settings["basis"]["partitions"]:
+            break
+        try:
+            _open(job, None, locations)
+            chosen.append(name)
+        except InputError as error:
+            problems.setdefault(name, str(error))
+    return chosen
+
+
+def _made(job: Job, locations: Sequence[Location]) -> Basis:
+    source, options, wanted = _open(job, None, locations), job.pass_options(), job.basis_options()
+    engine = _engine(job, source, Size.of(wanted, row_width(source)))
+    with one_thread():
+        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, engine=engine)
+
+
+def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Source:
+    if basis is not None:
+        return open_source(list(locations), like=basis.columns, **job.reading(columns=False))
+    wanted, reading = job.basis_options(), job.reading(columns=True)
+    columns = wanted.columns_to_read(reading["columns"])
+    return open_source(list(locations), **(reading | {"columns": columns, "text": wanted.text}))
+
+
+def _engine(job: Job, source: Source, size: Size, basis: Basis | None = None) -> Threads:
+    """Return as many threads as fit the memory of the job."""
+    options = job.pass_options()
+    known = None if basis is None else grouped(basis)
+    groups = 0 if known is None else len(known.groups)
+    planned = plan(
+        source,
+        size,
+        blocks=options.blocks,
+        sample_rows=options.sample_rows,
+        cells=options.cells,
+        far_rows=options.far_rows,
+        runs=options.runs,
+        parts=len(parts_of(groups, pairs=options.pairs)) if groups > 1 and options.shuffles else 0,
+        second_moments=options.second_moments,
+        threads=job.settings["job"]["threads"],
+        memory=job.memory,
+    )
+    return Threads(planned.threads)
+
+
+# ---- partitions --------------------------------------------------------------------------------------
+
+
+def request_of(job: Job, basis: Basis) -> str:
+    """Return a digest of what makes a sketch, besides the inputs; nulls apply to new partitions only."""
+    fixed = job.fixed()
+    return digest_of({"basis": basis.digest, "inputs": fixed["inputs"], "sketch": fixed["sketch"]})
+
+
+def sketch_partition(
+    job: Job,
+    store: Store,
+    basis: Basis,
+    name: str,
+    locations: Sequence[Location],
+    inputs: list[InputRecord],
+    *,
+    progress: Progress | None = None,
+) -> Sketch:
+    """Sketch one partition, or go on where a killed run stopped."""
+    path = store.partition_file(name)
+    output = pending(path)
+    source = _open(job, basis, locations)
+    engine = _engine(job, source, Size(basis.m), basis)
+
+    def attempt(if_exists: str, *, restart: bool = False) -> Outcome:
+        return sketch_to_file(
+            source,
+            output,
+            basis=basis,
+            wanted=job.basis_options(),
+            options=job.pass_options(),
+            if_exists=if_exists,
+            checkpoint_every=job.settings["job"]["checkpoint_every"],
+            restart=restart,
+            engine=engine,
+            progress=progress,
+        )
+
+    outcome = _attempted(attempt, output)
+    if fingerprints(locations, inputs) != inputs:
+        raise InputError(f"{name}: an input changed while it was being read; the next run reads it again")
+    description = _description(name, outcome.sketch, inputs, request_of(job, basis), output)
+    write_json(described(path), description)
+    replace_file(output, path)
+    return outcome.sketch
+
+
+def settle_partition(path: Path) -> None:
+    """Put a sketch into its place that a killed run had described, but not renamed.
+
+    One that it had not described yet is left: it is taken if it turns out to be the one wanted.
+    """
+    description = read_json_or_none(described(path))
+    if isinstance(description, dict) and description.get("sketch") == file_digest(pending(path)):
+        replace_file(pending(path), path)
+
+
+def _attempted(attempt: Callable[..., Outcome], output: Path) -> Outcome:
+    """Take the sketch that is there if it is the one wanted, else replace it; checkpoints likewise."""
+    checkpoint = str(checkpoint_path(output))
+    for if_exists in ("skip", "overwrite"):
+        for restart in (False, True):
+            try:
+                return attempt(if_exists, restart=restart)
+            except (InputError, CorruptSketchError, OutputError) as error:
+                unfit_checkpoint = not restart and str(error).startswith(checkpoint)
+                unfit_output = if_exists == "skip" and output.exists() and str(error).startswith(str(output))
+                if unfit_checkpoint:
+                    continue
+                if unfit_output:
+                    break
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _description(
+    name: str, sketch: Sketch, inputs: list[InputRecord], request: str, output: Path
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "inputs": inputs,
+        "rows": sketch.rows,
+        "dropped_rows": sketch.dropped_rows,
+        "request": request,
+        "sketch": file_digest(output),
+        "quality": _quality(sketch),
+    }
+
+
+def _quality(sketch: Sketch) -> dict[str, Any] | None:
+    """Return how good the basis is for these rows; a sketch that nothing can be said of is no failure."""
+    try:
+        with one_thread():
+            return describe_quality(sketch, up_to=MEASURED_UP_TO, effective_dimension=False)
+    except NysketchError as error:
+        log.debug("no quality: %s", error)
+        return None

@@ -1,0 +1,83 @@
+"""Certificates: bounds on the cost of a model that hold for all rows of a sketch, without the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nysketch._types import Floats
+from nysketch.learning.decode import em, weighted_kmeans
+from nysketch.learning.decode.evidence import Evidence
+from nysketch.learning.decode.mixture import Mixture
+from nysketch.models.kmeans import KMeansModel
+from nysketch.models.stored import AnyModel
+from nysketch.sketches.sketch import Sketch
+
+# Rounding in the sums of the cells is far below this.
+_ROUNDING = 1e-9
+
+
+def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = None) -> dict[str, Any]:
+    """Return what a sketch certifies about centroids, also those that were not learned from it.
+
+    The mean squared distance of all rows to the nearest centroid is at most the bound: in scaled units, in
+    which the model measures distances; and in the data's own units, to the centroid that is nearest in these.
+    """
+    evidence = evidence or Evidence(sketch)
+    basis = evidence.basis
+    costs = certified_costs(evidence, (model.centroids - basis.center) / basis.scale)
+    return {
+        "certified_bound": None if costs is None else float(costs.sum()),
+        "certified_bound_data_units": None if costs is None else float(costs @ basis.scale**2),
+        "rows_beyond_cells": evidence.beyond,
+    }
+
+
+def recertified(model: AnyModel, sketch: Sketch) -> AnyModel:
+    """Return a model that was refined on data with what is true of it now.
+
+    Its scores were those of the model before; of the new one the data say more than the sketch does.
+    """
+    outdated = ("bic", "candidates", "objective")
+    facts = {name: value for name, value in model.facts.items() if name not in outdated}
+    facts |= {"judged_by": "data", "objective": None}
+    if isinstance(model, KMeansModel):
+        return replace(model, facts=facts | certificate(sketch, model))
+    return replace(model, facts=facts | {"certified_log_likelihood": None, "mean_log_likelihood_se": None})
+
+
+def certified_costs(evidence: Evidence, centroids: Floats) -> Floats | None:
+    """Return an upper bound on the mean squared distance of all rows to the nearest centroid, by feature.
+
+    Each cell is given to one centroid as a whole: the sum of its rows' squared distances to that is known
+    exactly, and none of them is nearer to it than to the nearest. There is no bound without cells, nor if
+    rows were too far out to be in any.
+    """
+    points = evidence.cautious_points
+    if points is None or evidence.beyond:
+        return None
+    nearest = weighted_kmeans.squared_distances(points.means, centroids).argmin(axis=1)
+    away = (np.abs(points.means - centroids[nearest]) + _digits(evidence)) ** 2 + points.variances
+    return np.asarray((1 + _ROUNDING) * (points.weights @ away) / points.weights.sum())
+
+
+def certified_log_likelihood(evidence: Evidence, mixture: Mixture) -> float | None:
+    """Return a lower bound on the mean log-likelihood of all rows, in scaled units.
+
+    Of full covariances there is none: what cells know of the covariance of their rows is its diagonal.
+    """
+    points = evidence.cautious_points
+    if points is None or evidence.beyond or mixture.full:
+        return None
+    mean = em.log_likelihood(points, mixture, _digits(evidence))
+    return mean - _ROUNDING * (abs(mean) + evidence.d)
+
+
+def _digits(evidence: Evidence) -> Floats:
+    """Return how well rows and centres are known: to the last digits of their columns, no better."""
+    lower, upper = evidence.sketch.column_ranges
+    return np.asarray(
+        4 * np.finfo(float).eps * np.maximum(np.abs(lower), np.abs(upper)) / evidence.basis.scale
+    )

@@ -1,0 +1,184 @@
+"""The decoders: evidence → mixture. One signature, whatever they use of the sketch.
+
+    clomp        greedy pursuit in the kernel sums, with replacement          (pursuit.py)
+    shift        the same, with atoms found by mean-shift                     (pursuit.py)
+    quadrature   convex weights on landmarks, clustered, then moment matching (quadrature.py)
+    cells        k-means or EM on cells and far rows                          (weighted_kmeans.py, em.py)
+
+For k-means the mixture's means are the centroids. Which decoder to believe is select.py's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nysketch._types import Floats
+from nysketch.errors import UsageError
+from nysketch.learning.decode import em, weighted_kmeans
+from nysketch.learning.decode.atoms import POINT, has_spread
+from nysketch.learning.decode.evidence import Evidence
+from nysketch.learning.decode.mixture import Mixture, of_points, shaped
+from nysketch.learning.decode.moment_matching import LOOSE, TIGHT, Matching
+from nysketch.learning.decode.points import Points, usual_draws
+from nysketch.learning.decode.pursuit import Climb, Search, Shift, pursuit
+
+# Of many starts so many are followed to the end.
+_FOLLOWED = 3
+_FOLLOWED_BY_EM = 8
+_EM_LOOSE = 40
+_DRAWN_FOR_EM = 20_000
+_GREEDY_TRIALS = 8
+# A fit this close, in units of what chance alone would do, will not be beaten by another trial.
+_NOTHING_LEFT = 2.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to learn: k clusters, or components with a covariance of some shape."""
+
+    k: int
+    covariance: str | None = None  # None: k-means
+    trials: int | None = None  # None: as many as suit the decoder
+
+
+Step = Callable[[], None]
+Decoder = Callable[[Evidence, Task, np.random.Generator, Step], Mixture]
+
+
+def _atoms(evidence: Evidence, task: Task) -> str:
+    """Return the shape of the atoms to fit: with spread also for k-means, wherever the kernel allows."""
+    if task.covariance is not None:
+        return task.covariance
+    return "diag" if has_spread(evidence.basis) else POINT
+
+
+def finished(mixture: Mixture, rng: np.random.Generator) -> Mixture:
+    """Turn a fitted mixture into centroids: of unequal clusters the best ones are not the means.
+
+    Lloyd's algorithm finds them, on rows drawn from the mixture.
+    """
+    mixture = mixture.normalised()
+    if not mixture.covariances.any():
+        return mixture
+    alive = mixture.only(np.flatnonzero(mixture.weights > 0))
+    rows = Points(alive.weights, alive.means, alive.variances()).drawn(usual_draws(alive.means.shape[1]), rng)
+    centroids = weighted_kmeans.improved(rows, mixture.means)
+    return em.from_centroids(rows, centroids, "diag")
+
+
+def _greedy(
+    evidence: Evidence,
+    task: Task,
+    rng: np.random.Generator,
+    step: Step,
+    search: Callable[[Matching, Floats], Search],
+) -> Mixture:
+    require_enough(Points.of_rows(evidence.support), task.k, "landmarks")
+    shape = _atoms(evidence, task)
+    # Full covariances are found from diagonal ones: fewer parameters while there is much to decide.
+    matching = evidence.matching("diag" if shape == "full" else shape)
+    looking = search(matching, evidence.support)
+    spread = evidence.variances / task.k ** (2 / evidence.d) / 2
+    support = evidence.quadrature
+    found: list[Mixture] = []
+    for trial in range(task.trials or _GREEDY_TRIALS):
+        start = None
+        if trial % 2 == 0:  # every other trial replaces atoms of a start that covers the data
+            centroids = weighted_kmeans.starts(support, task.k, 1, rng)[0]
+            start = em.from_centroids(support, centroids, "diag")
+        found.append(pursuit(matching, task.k, spread, looking, rng, start=start, step=step))
+        if matching.distance(found[-1]) < _NOTHING_LEFT * matching.expected_distance(task.k):
+            break
+    best = min(found, key=matching.distance)
+    if shape == "full":
+        wider = Mixture(best.weights, best.means, shaped(best.covariances, "full"))
+        best = evidence.matching("full").refined(wider, TIGHT)
+    return best.normalised() if task.covariance else finished(best, rng)
+
+
+def clomp(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
+    """Decode the kernel sums by CL-OMPR."""
+    return _greedy(evidence, task, rng, step, Climb)
+
+
+def shift(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
+    """Decode the kernel sums by sketch-and-shift."""
+    return _greedy(evidence, task, rng, step, Shift)
+
+
+def quadrature(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
+    """Decode the kernel sums as weights on the landmarks, clustered, then matched."""
+    points = evidence.quadrature
+    require_enough(points, task.k, "landmarks")
+    matching = evidence.matching(_atoms(evidence, task))
+    found = []
+    for centroids in weighted_kmeans.starts(points, task.k, task.trials or 20, rng, step)[:_FOLLOWED]:
+        if matching.family.covariance == POINT:
+            start = of_points(centroids, em.from_centroids(points, centroids, "diag").weights)
+        else:
+            start = em.from_centroids(points, centroids, matching.family.covariance)
+            if task.covariance:
+                start, _ = em.fitted(points, start, task.covariance, steps=30)
+        found.append(matching.refined(start, LOOSE))
+    best = matching.refined(min(found, key=matching.distance), TIGHT)
+    return best.normalised() if task.covariance else finished(best, rng)
+
+
+def cells(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
+    """Decode the cells: k-means or EM on their means and spreads, and on the far rows."""
+    points = evidence.points
+    if points is None:
+        raise UsageError(
+            "this sketch has no cells (made with --no-cells or Fourier features, or merged with one that "
+            "was); use another --decoder"
+        )
+    require_enough(points, task.k, "cells and far rows")
+    starts = weighted_kmeans.starts(points, task.k, task.trials or 20, rng, step)
+    if task.covariance is not None:
+        return _mixture_of_cells(evidence, points, starts, task.covariance, rng)
+    rows = points.drawn(usual_draws(evidence.d), rng)
+    found = [weighted_kmeans.improved(rows, start) for start in starts[:_FOLLOWED]]
+    best = min(found, key=lambda centroids: weighted_kmeans.cost(rows, centroids))
+    return em.from_centroids(points, best, "diag")
+
+
+def _mixture_of_cells(
+    evidence: Evidence, points: Points, starts: list[Floats], covariance: str, rng: np.random.Generator
+) -> Mixture:
+    """Run EM on cells from several starts: the best clusters often are not where the best mixture is.
+
+    Then on rows drawn from the cells. That sees what is within a cell, at the price of chance: the sampled
+    rows tell which is better.
+    """
+    fits = [
+        em.fitted(points, em.from_centroids(points, start, covariance), covariance, steps=_EM_LOOSE)
+        for start in starts[:_FOLLOWED_BY_EM]
+    ]
+    on_cells, _ = em.fitted(points, max(fits, key=lambda fit: fit[1])[0], covariance)
+    sample = evidence.sample
+    if sample is None:
+        return on_cells
+    drawn = points.drawn(min(_DRAWN_FOR_EM, usual_draws(evidence.d)), rng)
+    on_rows, _ = em.fitted(drawn, on_cells, covariance, steps=_EM_LOOSE)
+    return max(on_cells, on_rows, key=lambda mixture: em.log_likelihood(sample, mixture))
+
+
+def require_enough(points: Points, k: int, what: str) -> None:
+    """Raise a UsageError unless there are k different points."""
+    different = len(np.unique(points.means, axis=0))
+    if k > different:
+        raise UsageError(
+            f"k = {k} is more than the {different:,} different {what} of this sketch: ask for fewer, or "
+            "sketch with more landmarks (-m)"
+        )
+
+
+DECODERS: dict[str, Decoder] = {
+    "clomp": clomp,
+    "shift": shift,
+    "quadrature": quadrature,
+    "cells": cells,
+}

@@ -1,0 +1,205 @@
+"""Which candidate to believe: every one is scored on the same footing, and the best is kept.
+
+    estimate    k-means: mean squared distance, of rows drawn from the cells with their spread. Mixtures: mean
+                log-likelihood, of the sampled rows. Else of whichever of the two there is; if there is
+                neither, of rows drawn from the candidate
+    certified   from the cells: an upper bound on the mean squared distance of all rows, or a lower bound
+                on their mean log-likelihood, true whatever the rows are
+    objective   squared distance of the mean features from the sketch's, in units of what chance alone does
+
+Candidates are compared by the estimate, or where a sketch has neither cells nor a sample, by the objective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nysketch.basis.quality import MEASURED_UP_TO
+from nysketch.errors import UsageError
+from nysketch.learning.certificate import certified_costs, certified_log_likelihood
+from nysketch.learning.decode import em, weighted_kmeans
+from nysketch.learning.decode.atoms import POINT, AtomFamily, has_spread
+from nysketch.learning.decode.decoders import DECODERS, Step, Task
+from nysketch.learning.decode.evidence import Evidence
+from nysketch.learning.decode.mixture import Mixture
+from nysketch.learning.decode.points import Points, usual_draws
+
+AUTO = "auto"
+# Rows that a candidate is judged by if there are no others: its own.
+_DRAWN = 10_000
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good a candidate is, as far as the sketch can tell."""
+
+    estimate: float
+    certified: float | None
+    objective: float | None
+    standard_error: float | None = None  # of the estimate, if it is a mean over sampled rows
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"certified": self.certified, "estimate": self.estimate, "objective": self.objective}
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """What a decoder found."""
+
+    decoder: str
+    mixture: Mixture
+    scores: Scores
+
+
+class Judge:
+    """Scores candidates for one sketch and one kind of model."""
+
+    def __init__(self, evidence: Evidence, covariance: str | None, seed: int) -> None:
+        self._evidence, self._covariance, self._seed = evidence, covariance, seed
+        self._far_rows = 0
+
+    @cached_property
+    def rows(self) -> Points | None:
+        """Rows to judge by: like those of the sketch, or some of them."""
+        cells, sample = self._evidence.points, self._evidence.sample
+        if self._covariance is not None and sample is not None:
+            if cells is None:
+                return sample
+            rows = _with_far_rows(sample, self._evidence)
+            assert self._evidence.sketch.cells is not None
+            self._far_rows = 0 if rows is sample else len(self._evidence.sketch.cells.far)
+            return rows
+        if cells is None:
+            return sample
+        return cells.drawn(usual_draws(self._evidence.d), np.random.default_rng(self._seed))
+
+    @property
+    def judged_by(self) -> str:
+        """Where the rows came from; "fit" if there are none, and the candidate has to judge itself."""
+        sampled = self._evidence.sample is not None and (
+            self._covariance is not None or self._evidence.points is None
+        )
+        return "fit" if self.rows is None else "sample" if sampled else "cells"
+
+    @property
+    def independent_rows(self) -> int:
+        """How many rows the estimate is worth: what is drawn from cells is worth no more than the cells."""
+        if self.judged_by == "sample":
+            assert self._evidence.sample is not None
+            return len(self._evidence.sample)
+        points = self._evidence.points
+        return self._evidence.basis.m if points is None else len(points)
+
+    def score(self, mixture: Mixture) -> Scores:
+        """Score a candidate."""
+        rows = self.rows
+        if rows is None:
+            rows = Points.of_rows(mixture.draw(_DRAWN, np.random.default_rng(self._seed)))
+        certified, objective = self._certified(mixture), self._objective(mixture)
+        if self._covariance is None:
+            return Scores(weighted_kmeans.cost(rows, mixture.means), certified, objective)
+        error = None
+        if self.judged_by == "sample":
+            # Of the far rows nothing is left to chance.
+            count = len(rows) - self._far_rows
+            sampled = Points(rows.weights[:count], rows.means[:count], rows.variances[:count])
+            share = sampled.weights.sum() / rows.weights.sum()
+            error = float(share * em.standard_error(sampled, mixture))
+        return Scores(em.log_likelihood(rows, mixture), certified, objective, error)
+
+    def _certified(self, mixture: Mixture) -> float | None:
+        if self._covariance is None:
+            costs = certified_costs(self._evidence, mixture.means)
+            return None if costs is None else float(costs.sum())
+        return certified_log_likelihood(self._evidence, mixture)
+
+    def _objective(self, mixture: Mixture) -> float | None:
+        # The feature map takes its time: not for this alone.
+        if "moments" not in vars(self._evidence):
+            return None
+        shape = self._covariance or ("diag" if has_spread(self._evidence.basis) else POINT)
+        if shape != POINT and not has_spread(self._evidence.basis):
+            return None
+        matching = self._evidence.matching(shape)
+        return matching.distance(mixture) / matching.moments.noise
+
+    def best(self, candidates: list[Candidate]) -> Candidate:
+        """Return the best of the candidates."""
+        if self.rows is None:
+            return min(candidates, key=lambda c: np.inf if c.scores.objective is None else c.scores.objective)
+        sign = 1.0 if self._covariance is None else -1.0
+        return min(candidates, key=lambda c: sign * c.scores.estimate)
+
+
+def _with_far_rows(sample: Points, evidence: Evidence) -> Points:
+    """Return the sample with the far rows, which the sketch knows one by one, in place of its own."""
+    cells, basis = evidence.sketch.cells, evidence.landmarks
+    assert cells is not None and basis is not None
+    weights = np.ones(len(cells.far)) if cells.far.weights is None else cells.far.weights
+    means = np.asarray(basis.scaled_landmarks[cells.far.cells] + cells.far.offsets)
+    far = Points(weights, means, np.zeros_like(means))
+    if not len(far):
+        return sample
+    squares = (cells.far.offsets**2).sum(axis=1)
+    nearest = weighted_kmeans.squared_distances(sample.means, basis.scaled_landmarks).min(axis=1)
+    near = nearest < (1 - 1e-5) * squares.min()
+    rest = evidence.sketch.total_weight - far.weights.sum()
+    if not near.any() or rest <= 0:
+        return sample
+    weights = sample.weights[near] * (rest / sample.weights[near].sum())
+    return Points(
+        np.concatenate([weights, far.weights]),
+        np.concatenate([sample.means[near], far.means]),
+        np.zeros((len(weights) + len(far), basis.d)),
+    )
+
+
+def decoders_for(evidence: Evidence, task: Task) -> list[str]:
+    """Return the decoders that suit a sketch and a task."""
+    basis = evidence.basis
+    fits = has_spread(basis) or task.covariance is None
+    numbers = task.k * (AtomFamily(basis, task.covariance or POINT).size + 1) if fits else 0
+    if evidence.points is not None:
+        # The kernel sums may know better, if they are as many as what is asked of them.
+        more = fits and numbers <= basis.m <= MEASURED_UP_TO and has_spread(basis)
+        return ["cells", "quadrature"] if more else ["cells"]
+    if not fits:
+        raise UsageError(
+            f"a mixture cannot be learned from this sketch: it has no cells, and its kernel ({basis.kernel}) "
+            "does not know the mean of a Gaussian. Sketch without --no-cells, or with --kernel gaussian"
+        )
+    return ["quadrature", "clomp"]
+
+
+def candidates(
+    evidence: Evidence,
+    task: Task,
+    decoder: str,
+    judge: Judge,
+    seed: int,
+    step: Callable[[str], Step],
+) -> list[Candidate]:
+    """Return what the decoder finds; for `auto`, what all find that suit the sketch."""
+    names = decoders_for(evidence, task) if decoder == AUTO else [decoder]
+    found: dict[str, Mixture] = {}
+    for number, name in enumerate(names):
+        rng = np.random.default_rng([seed, task.k, number])
+        try:
+            mixture = DECODERS[name](evidence, task, rng, step(name))
+        except UsageError:
+            if not found:  # what one decoder cannot do another may have done
+                raise
+            continue
+        if decoder == AUTO and task.covariance is None and judge.judged_by == "cells" and name != "cells":
+            assert judge.rows is not None
+            mixture = em.from_centroids(
+                judge.rows, weighted_kmeans.improved(judge.rows, mixture.means), "diag"
+            )
+        found[name] = mixture
+    return [Candidate(name, mixture, judge.score(mixture)) for name, mixture in found.items()]

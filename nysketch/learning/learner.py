@@ -1,0 +1,188 @@
+"""Learning from a saved sketch: sketch → model, for one number of clusters or for many.
+
+How a mixture is found is decode/'s business; here it becomes a model in the units of the data, which says how
+it was obtained and how good it is, as far as a sketch can tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nysketch._support.blas import one_thread
+from nysketch._support.seeds import require_seed
+from nysketch.errors import UsageError
+from nysketch.learning.certificate import certificate
+from nysketch.learning.decode.decoders import DECODERS, Step, Task
+from nysketch.learning.decode.evidence import Evidence
+from nysketch.learning.decode.mixture import COVARIANCES
+from nysketch.learning.decode.select import AUTO, Candidate, Judge, candidates
+from nysketch.models.kmeans import KMeansModel
+from nysketch.models.mixture import MixtureModel
+from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.trimming import Trimmed, trimmed
+
+log = logging.getLogger("nysketch")
+
+# Called with what is being done, and how many steps of it are done.
+Progress = Callable[[str, int], None]
+
+
+class Learner:
+    """Learns models from one sketch; what the sketch says is worked out once, for any number of them.
+
+    Without a covariance it learns centroids; with one (spherical, diag, full) a mixture of Gaussians.
+    """
+
+    def __init__(
+        self,
+        sketch: Sketch,
+        *,
+        covariance: str | None = None,
+        decoder: str = AUTO,
+        trials: int | None = None,
+        seed: int = 0,
+        robust: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Learn from the kernel sums of blocks that agree if `robust`, a number of groups, is given."""
+        require_seed(seed)
+        if decoder != AUTO and decoder not in DECODERS:
+            raise UsageError(f"decoder must be one of {', '.join([AUTO, *DECODERS])}, not {decoder!r}")
+        if covariance is not None and covariance not in COVARIANCES:
+            raise UsageError(f"covariance must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
+        if trials is not None and trials < 1:
+            raise UsageError(f"the number of trials must be at least 1, not {trials}")
+        self._trimmed = None if robust is None else trimmed(sketch, robust, seed=seed)
+        if self._trimmed is not None:
+            _warn_if_overwhelmed(self._trimmed)
+            sketch = self._trimmed.sketch
+            if decoder == "cells":
+                raise UsageError(
+                    "bad rows are in the cells, too: --robust learns without them. Leave out --decoder"
+                )
+        self._evidence = Evidence(sketch, cautious=robust is not None)
+        self._judge = Judge(self._evidence, covariance, seed)
+        self._covariance, self._decoder, self._trials, self._seed = covariance, decoder, trials, seed
+        self._progress = progress
+
+    def model(self, k: int) -> Any:
+        """Return the best model with k clusters or components: a KMeansModel or a MixtureModel."""
+        if k < 1:
+            raise UsageError(f"the number of clusters must be at least 1, not {k}")
+        task = Task(k, self._covariance, self._trials)
+        import sklearn.cluster  # noqa: F401 - the limit below reaches only libraries that are loaded
+
+        # Thousands of small products: threads cost more than they bring, and much more on a busy machine.
+        with one_thread():
+            found = candidates(self._evidence, task, self._decoder, self._judge, self._seed, self._steps(k))
+        best = self._judge.best(found)
+        facts = self._facts(k, found, best)
+        # The largest first: which comes out first is chance otherwise.
+        mixture = best.mixture.normalised()
+        mixture = mixture.only(np.argsort(-mixture.weights, kind="stable"))
+        basis = self._evidence.basis
+        means = mixture.means * basis.scale + basis.center
+        if self._covariance is None:
+            model = KMeansModel(
+                columns=basis.columns, scale=basis.scale, centroids=means, shares=mixture.weights, facts=facts
+            )
+            return replace(model, facts=facts | certificate(self._evidence.sketch, model, self._evidence))
+        units = np.outer(basis.scale, basis.scale) if mixture.full else basis.scale**2
+        return MixtureModel(
+            columns=basis.columns,
+            scale=basis.scale,
+            weights=mixture.weights,
+            means=means,
+            covariances=mixture.covariances * units,
+            covariance_type=self._covariance,
+            facts=facts,
+        )
+
+    def _steps(self, k: int) -> Callable[[str], Step]:
+        def of_decoder(name: str) -> Step:
+            done = 0
+
+            def step() -> None:
+                nonlocal done
+                done += 1
+                if self._progress is not None:
+                    self._progress(f"k = {k}, {name}", done)
+
+            return step
+
+        return of_decoder
+
+    def _facts(self, k: int, found: list[Candidate], best: Candidate) -> dict[str, Any]:
+        sketch = self._evidence.sketch
+        facts: dict[str, Any] = {
+            "basis_digest": sketch.basis.digest,
+            "candidates": [{"decoder": c.decoder} | self._in_data_units(c) for c in found],
+            "decoder": best.decoder,
+            "judged_by": self._judge.judged_by,
+            "objective": best.scores.objective,
+            "robust": None if self._trimmed is None else self._trimmed.describe(),
+            "rows": sketch.rows,
+            "seed": self._seed,
+            "total_weight": sketch.total_weight,
+        }
+        scores = self._in_data_units(best)
+        certified = scores["certified"]
+        # An estimate may be on the wrong side of what is known for certain: by chance, not by much.
+        if self._covariance is None:
+            distance = scores["estimate"] if certified is None else min(scores["estimate"], certified)
+            return facts | {"mean_squared_distance": distance}
+        likelihood = scores["estimate"] if certified is None else max(scores["estimate"], certified)
+        return facts | {
+            "bic": self._bic(k, scores["estimate"]),
+            "certified_log_likelihood": certified,
+            "mean_log_likelihood": likelihood,
+            "mean_log_likelihood_se": best.scores.standard_error,
+        }
+
+    def _in_data_units(self, candidate: Candidate) -> dict[str, Any]:
+        """Return the scores; densities are per unit of the data, distances stay in scaled units."""
+        scores = candidate.scores.describe()
+        if self._covariance is None:
+            return scores
+        shift = float(np.log(self._evidence.basis.scale).sum())
+        for name in ("certified", "estimate"):
+            if scores[name] is not None:
+                scores[name] -= shift
+        return scores
+
+    def _bic(self, k: int, mean_log_likelihood: float | None) -> float | None:
+        """Return the Bayesian information criterion of the rows that the likelihood was measured on."""
+        if mean_log_likelihood is None or self._covariance is None:
+            return None
+        d = self._evidence.d
+        each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self._covariance]
+        n = self._judge.independent_rows
+        return -2 * n * mean_log_likelihood + (k - 1 + k * (d + each)) * math.log(n)
+
+
+def _warn_if_overwhelmed(found: Trimmed) -> None:
+    if found.overwhelmed:
+        log.warning(
+            "%d blocks of rows disagree wildly with the others: too many for a median of %d groups, so the "
+            "model may be that of bad rows. Use more groups (--robust), or sketch with more --blocks",
+            len(found.left_out),
+            found.groups,
+        )
+
+
+def learn_kmeans(sketch: Sketch, k: int, **options: Any) -> KMeansModel:
+    """Learn k centroids from a sketch; options are those of `Learner`."""
+    model: KMeansModel = Learner(sketch, **options).model(k)
+    return model
+
+
+def learn_gmm(sketch: Sketch, k: int, *, covariance: str = "diag", **options: Any) -> MixtureModel:
+    """Learn a mixture of k Gaussians from a sketch; options are those of `Learner`."""
+    model: MixtureModel = Learner(sketch, covariance=covariance, **options).model(k)
+    return model

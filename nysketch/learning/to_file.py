@@ -1,0 +1,92 @@
+"""Learning that ends in a model file: merge sketches, learn, refine on data if there is any, save.
+
+As passes/to_file.py for passes: the lock, the existing output and the atomic save are here, the work
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
+from nysketch._support.locks import output_lock
+from nysketch.engines.threads import Threads
+from nysketch.files.merge import merged
+from nysketch.learning.certificate import recertified
+from nysketch.learning.sweep import Sweep, sweep
+from nysketch.models.apply import threads_within
+from nysketch.models.files import require_format, save_model
+from nysketch.models.refine import refine, require_passes
+from nysketch.passes.memory import DEFAULT_MEMORY
+from nysketch.passes.sketching import Progress
+from nysketch.sources.open import open_source
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The rows to refine a model on, and how often to read them."""
+
+    inputs: list[str]
+    passes: int
+    weights: str | None = None
+    nulls: str = "error"
+    threads: int | None = None
+    memory: int = DEFAULT_MEMORY
+    reading: dict[str, Any] = field(default_factory=dict)  # more for open_source
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What `learn_to_file` did: the model it saved, all that it was chosen from, and inputs it skipped."""
+
+    model: Any
+    sweep: Sweep
+    unreadable: tuple[str, ...] = ()
+
+
+def learn_to_file(
+    paths: Sequence[Path],
+    output: Path,
+    ks: Sequence[int],
+    *,
+    format: str | None = None,
+    refinement: Refinement | None = None,
+    overwrite: bool = False,
+    lock_wait: float = 0.0,
+    refining: Progress | None = None,
+    **options: Any,
+) -> Learned:
+    """Learn the best model with one of `ks` clusters from sketch files, and save it.
+
+    Sketches are merged first; options are those of `learning.Learner`.
+    """
+    require_format(output, format)
+    refuse_to_replace(paths, output)
+    with output_lock(output, wait=lock_wait):
+        refuse_to_overwrite(output, overwrite=overwrite)
+        sketch = merged(paths)
+        source = None
+        if refinement is not None:  # better told now that it cannot be read
+            weights = refinement.weights or sketch.settings.get("weights")
+            columns = sketch.basis.columns
+            source = open_source(refinement.inputs, like=columns, weights=weights, **refinement.reading)
+            refuse_to_replace(source.local_paths, output)
+            require_passes(source, refinement.passes)
+        learned = sweep(sketch, ks, **options)
+        model = learned.best
+        if refinement is not None and source is not None:
+            threads = refinement.threads or threads_within(refinement.memory, source, model)
+            settings: dict[str, Any] = {
+                "nulls": refinement.nulls,
+                "engine": Threads(threads),
+                "progress": refining,
+            }
+            model = recertified(refine(model, source, refinement.passes, **settings), sketch)
+        if len(ks) > 1:
+            table = {"criterion": learned.criterion, "sweep": learned.table()}
+            model = replace(model, facts=model.facts | table)
+        save_model(model, output, format, overwrite=overwrite)
+    return Learned(model, learned, () if source is None else tuple(map(str, source.skipped)))

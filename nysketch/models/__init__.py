@@ -1,0 +1,11 @@
+"""Models: cluster centres and Gaussian mixtures, and what they say of rows.
+
+base.py      what all models share
+kmeans.py    cluster centres
+mixture.py   Gaussian mixtures
+stored.py    from what a file holds to a model
+files.py     model files: JSON, Parquet, NumPy
+apply.py     labels of all rows of a source
+score.py     how well a model fits the rows of a source
+refine.py    Lloyd's algorithm and EM over all rows of a source
+"""

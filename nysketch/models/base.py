@@ -1,0 +1,184 @@
+"""Learned models: cluster centres and Gaussian mixtures, and what they say of rows.
+
+Everything is in the units of the data; distances are measured after dividing each column by its scale.
+How a model is learned from a sketch is decode/'s business, its files are files.py's, rows come
+from apply.py and refine.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch import __version__
+from nysketch._types import Floats, Labels
+from nysketch.columns import Column, total_width
+
+SCHEMA_VERSION = 1
+
+# No row is farther from the centre than this, in scaled units: squares of its squares must stay finite.
+FAR = 1e50
+EPSILON = float(np.finfo(np.float64).eps)
+# Numbers in a temporary array: 2 MiB, which a cache holds.
+_BLOCK_NUMBERS = 1 << 18
+# Squares from a matrix product are taken if their error is below this, absolutely or relatively.
+ABSOLUTE_ERROR, RELATIVE_ERROR = 1e-10, 1e-9
+
+
+def block_rows_for(k: int) -> int:
+    """Return how many rows to look at together, for k numbers each."""
+    return int(np.clip(_BLOCK_NUMBERS // k, 64, 8192))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Model:
+    """What all models share. `facts` say how it was obtained, ready for JSON."""
+
+    columns: tuple[Column, ...]
+    scale: Floats
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    kind: ClassVar[str]
+    # What is stored under these names, besides the facts.
+    arrays: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("scale", *self.arrays):
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, array)
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} holds something that is not a finite number")
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) < len(names) or not all(c.width > 0 for c in self.columns):
+            raise ValueError("columns are not different names with their widths")
+        if any(column.text for column in self.columns):
+            raise ValueError("a model has no columns of text")
+        if not self.k:
+            raise ValueError("there are no clusters or components")
+        self._require_shape("scale", (self.d,))
+        if not (self.scale > 0).all():
+            raise ValueError("scale is not positive")
+        try:
+            json.dumps(self.facts, allow_nan=False)
+        except TypeError as error:
+            raise ValueError(f"facts are not ready for JSON: {error}") from error
+        for name in self.facts:
+            if name in COMMON_KEYS or name in (*self.arrays, *self.settings):
+                raise ValueError(f"{name!r} is no name for a fact: it has a meaning of its own")
+
+    def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        found = getattr(self, name).shape
+        if found != shape:
+            raise ValueError(f"{name} has shape {found}, not {shape}")
+
+    def _require_shares(self, name: str) -> None:
+        shares = getattr(self, name)
+        self._require_shape(name, (self.k,))
+        if (shares < 0).any() or abs(math.fsum(shares) - 1) > 1e-6:
+            raise ValueError(f"{name} are not shares: they must not be negative, and sum to 1")
+
+    def _require_near(self, name: str) -> None:
+        """Refuse centres that are as far out as no rows can be, on both sides of the centre."""
+        self._require_shape(name, (self.k, self.d))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not (np.abs((getattr(self, name) - self.center) / self.scale) < 4 * FAR).all():
+                raise ValueError(f"{name} are out of range once they are scaled")
+
+    @property
+    def k(self) -> int:
+        """How many clusters or components there are."""
+        raise NotImplementedError
+
+    @property
+    def d(self) -> int:
+        """The number of features of a row."""
+        return total_width(self.columns)
+
+    @property
+    def features(self) -> list[str]:
+        """A name for each feature: a column of width w > 1 gives name[0] … name[w-1]."""
+        return [name for column in self.columns for name in features_of_column(column)]
+
+    @property
+    def center(self) -> Floats:
+        """A point amid the rows. Distances are computed relative to it: columns may be far from 0."""
+        raise NotImplementedError
+
+    def labels(self, rows: Floats) -> Labels:
+        """Return the number of the cluster or component that each row belongs to."""
+        raise NotImplementedError
+
+    def costs(self, rows: Floats) -> Floats:
+        """Return how badly the model describes each row: what learning makes small, on average."""
+        raise NotImplementedError
+
+    def scaled(self, rows: Floats) -> Floats:
+        """Bring rows from the data's units to those of the distances, relative to the centre."""
+        if rows.ndim != 2 or rows.shape[1] != self.d:
+            raise ValueError(f"rows have shape {rows.shape}, not rows × {self.d}")
+        with np.errstate(over="ignore"):
+            return np.asarray(np.clip((rows - self.center) / self.scale, -FAR, FAR))
+
+    def _blocks(self, rows: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield scaled rows, few enough at a time to have k numbers for each of them."""
+        step = block_rows_for(self.k)
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            yield part, self.scaled(rows[part])
+
+    def number(self, fact: str) -> float | None:
+        """Return a fact that is a number; files may say anything."""
+        value = self.facts.get(fact)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything as plain values, ready for JSON; `from_description` takes it back."""
+        return {
+            **self.facts,
+            **{name: getattr(self, name).tolist() for name in ("scale", *self.arrays)},
+            **{name: getattr(self, name) for name in self.settings},
+            "columns": self.features,
+            "column_widths": [column.width for column in self.columns],
+            "kind": self.kind,
+            "schema_version": SCHEMA_VERSION,
+            "software": f"nysketch {__version__}",
+        }
+
+
+# Names that every description has.
+COMMON_KEYS = ("columns", "column_widths", "kind", "scale", "schema_version", "software")
+
+
+def features_of_column(column: Column) -> list[str]:
+    """Return the names of the features of a column."""
+    return (
+        [column.name] if column.width == 1 else [f"{column.name}[{index}]" for index in range(column.width)]
+    )
+
+
+def row_squares(differences: Floats) -> Floats:
+    """Return the squared length of each row."""
+    return np.asarray(np.einsum("ij,ij->i", differences, differences))
+
+
+def set_by_difference(
+    Y: Floats,
+    centres: Floats,
+    pairs: NDArray[np.bool_],
+    into: Floats,
+    precisions: Floats | None = None,
+) -> None:
+    """Set the squared distances of the `pairs` of rows and centres, without cancellation."""
+    rows, which = np.nonzero(pairs)
+    step = max(_BLOCK_NUMBERS // Y.shape[1], 1)
+    for start in range(0, len(rows), step):
+        i, j = rows[start : start + step], which[start : start + step]
+        squares = (Y[i] - centres[j]) ** 2
+        into[i, j] = squares.sum(axis=1) if precisions is None else (squares * precisions[j]).sum(axis=1)

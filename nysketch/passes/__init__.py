@@ -1,0 +1,12 @@
+"""One pass over a source: rows → chunks → sums → sketch.
+
+options.py      what a pass is asked to keep
+memory.py       how much memory it takes, and how many threads fit
+shards.py       one part of a source: 3/16
+chunks.py       batches of any size → chunks of rows, checked and numbered
+task.py         what all work on fragments shares
+pilot.py        a sample of rows to make a basis from
+accumulate.py   a fragment → its sums; all fragments so far → a tally
+sketching.py    the pass
+to_file.py      a pass that ends in a file, with a lock, resume and all
+"""

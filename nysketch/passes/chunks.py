@@ -1,0 +1,213 @@
+"""From fragments to chunks: batches of any size → runs of rows of fixed size, checked and numbered.
+
+Chunks are cut at fixed places of a fragment, so that neither the batch size of a reader nor anything
+else about reading can show in the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch._types import Floats
+from nysketch.columns import total_width
+from nysketch.errors import InputError, InvalidRowsError, UsageError
+from nysketch.sources.protocol import TEXT_ROWS, Batch, Fragment, Source
+from nysketch.sources.selection import names_of
+
+NULL_POLICIES = ("error", "drop")
+
+# What sums on the grid of weighted rows (accumulators.GRID_FINE) hold to better than 1e-6.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-12, 1e12
+
+
+def chunk_rows_for(d: int) -> int:
+    """Return the rows of a chunk: up to 4 MiB, which the cache nearly holds, but some for every block."""
+    return int(np.clip((1 << 19) // d // 256 * 256, 512, 8192))
+
+
+def batch_rows_for(d: int) -> int:
+    """Return the default rows of a batch: about 4 MiB, more for very wide tables.
+
+    A batch costs some ten microseconds per column whatever its size: 2048 rows are worth it.
+    """
+    return int(np.clip((1 << 19) // d, 2048, 65_536))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows of a fragment; those with `keep` are valid. Views of a reused buffer.
+
+    `first_row` counts from the start of the source, `row_in_input` from that of the input. `rows` are
+    rows × d numbers, or as many strings (empty where there is none); `lower` and `upper` are the extremes
+    of each column among the valid rows, of text those of its length in characters.
+    """
+
+    first_row: int
+    row_in_input: int
+    rows: NDArray[Any]
+    keep: NDArray[np.bool_]
+    weights: Floats | None
+    lower: Floats
+    upper: Floats
+
+    @property
+    def dropped(self) -> int:
+        """How many rows are not kept."""
+        return len(self.keep) - int(np.count_nonzero(self.keep))
+
+
+class ChunkReader:
+    """Reads fragments of one source as chunks; one per thread, for its buffers."""
+
+    def __init__(self, source: Source, *, nulls: str, batch_rows: int | None = None) -> None:
+        if nulls not in NULL_POLICIES:
+            raise UsageError(f"nulls must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
+        if batch_rows is not None and batch_rows < 1:
+            raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
+        self._source, self._nulls = source, nulls
+        self._text = any(column.text for column in source.columns)
+        most = TEXT_ROWS if self._text else np.iinfo(np.int64).max
+        d = total_width(source.columns)
+        self._batch_rows = min(batch_rows or batch_rows_for(d), most)
+        self.chunk_rows = min(chunk_rows_for(d), most)
+        self._rows: NDArray[Any] = (
+            np.empty(self.chunk_rows, object)
+            if self._text
+            else np.empty((self.chunk_rows, d), order="F")  # columns arrive one by one
+        )
+        self._weights = np.empty(self.chunk_rows) if source.weights is not None else None
+        self._all = np.ones(self.chunk_rows, bool)
+
+    def chunks(self, fragment: Fragment, run_rows: int | None = None) -> Iterator[Chunk]:
+        """Yield the chunks of a fragment; each is valid until the next is asked for.
+
+        With `run_rows`, each is within one of the runs of so many rows that the input is cut into.
+        """
+        filled, done = 0, 0
+        full = self._full_chunk(fragment, done, run_rows)
+        for batch in self._source.read(fragment, self._batch_rows):
+            taken, rows = 0, len(batch)
+            while taken < rows:
+                count = min(rows - taken, full - filled)
+                into, out = slice(filled, filled + count), slice(taken, taken + count)
+                if self._text:
+                    self._rows[into] = batch.values[0][out]
+                else:
+                    self._take_numbers(batch, out, into)
+                if self._weights is not None:
+                    assert batch.weights is not None
+                    self._weights[into] = batch.weights[out].reshape(count)
+                taken += count
+                filled += count
+                if filled == full:
+                    yield self._chunk(fragment, done, filled)
+                    done, filled = done + filled, 0
+                    full = self._full_chunk(fragment, done, run_rows)
+        if filled:
+            yield self._chunk(fragment, done, filled)
+
+    def _full_chunk(self, fragment: Fragment, offset: int, run_rows: int | None) -> int:
+        """Return how many rows the chunk that begins here has room for."""
+        if run_rows is None:
+            return self.chunk_rows
+        return min(self.chunk_rows, run_rows - (fragment.row_in_input + offset) % run_rows)
+
+    def _take_numbers(self, batch: Batch, out: slice, into: slice) -> None:
+        start, count = 0, out.stop - out.start
+        for column, array in zip(self._source.columns, batch.values, strict=True):
+            # a column of width 1 may come as rows or as rows × 1
+            part = array[out].reshape(count, column.width)
+            with np.errstate(over="ignore"):  # of long doubles: infinities, which are found later
+                self._rows[into, start : start + column.width] = part
+            start += column.width
+
+    def _chunk(self, fragment: Fragment, offset: int, count: int) -> Chunk:
+        # A part of the buffer is no longer contiguous, for which the hot loop would be compiled again.
+        rows = self._rows if count == self.chunk_rows else np.asfortranarray(self._rows[:count])
+        weights = None if self._weights is None else self._weights[:count]
+        values: Floats = _lengths(rows)[:, None] if self._text else rows
+        # NaN and infinities show in the extremes, which are wanted anyway.
+        lower, upper = values.min(axis=0), values.max(axis=0)
+        keep = self._all[:count]
+        clean = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
+        if weights is not None:
+            clean = clean and bool(np.isfinite(weights).all())
+        if not clean:
+            keep = np.asarray(np.isfinite(values).all(axis=1))
+            if weights is not None:
+                keep &= np.isfinite(weights)
+            if self._nulls == "error":
+                raise self._diagnose(fragment)
+            lower = values.min(axis=0, where=keep[:, None], initial=np.inf)
+            upper = values.max(axis=0, where=keep[:, None], initial=-np.inf)
+            if self._text:
+                rows[np.isnan(values[:, 0])] = ""
+        if weights is not None:
+            self._check_weights(weights[keep], fragment)
+        first, row_in_input = fragment.first_row + offset, fragment.row_in_input + offset
+        return Chunk(first, row_in_input, rows, keep, weights, lower, upper)
+
+    def _check_weights(self, weights: Floats, fragment: Fragment) -> None:
+        """Refuse negative weights, and positive ones that the grid of exact sums cannot hold."""
+        bad = weights[(weights != 0) & ~((weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT))]
+        if len(bad):
+            raise InvalidRowsError(
+                f"{fragment.where}: weights column {self._source.weights!r} has values such as {bad[0]:g}; "
+                f"weights must be 0, or between {SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}. Rescale them"
+            )
+
+    def _diagnose(self, fragment: Fragment) -> InvalidRowsError:
+        """Read the fragment again and say what is wrong with it, column by column."""
+        columns = names_of(self._source.columns, self._source.weights)
+        counts = {name: np.zeros(3, np.int64) for name in columns}  # nulls, NaN, infinities
+        for batch in self._source.read(fragment, self._batch_rows):
+            arrays = [*batch.values] + ([batch.weights] if batch.weights is not None else [])
+            for name, array, nulls in zip(columns, arrays, batch.nulls, strict=True):
+                if array.dtype.kind != "f":
+                    counts[name][0] += nulls  # of text; integers have none
+                    continue
+                with np.errstate(over="ignore"):
+                    values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
+                nan, inf = np.isnan(values).any(axis=1), np.isinf(values).any(axis=1)
+                counts[name] += [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
+        problems = [
+            f"column {name!r} has "
+            + ", ".join(
+                f"{count:,} {what}"
+                for count, what in zip(found, ("nulls", "NaN", "infinities"), strict=True)
+                if count
+            )
+            for name, found in counts.items()
+            if found.any()
+        ]
+        shown = "; ".join(problems[:5]) + (
+            f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
+        )
+        others = "" if self._text else ", or leave the column out (--exclude, or a basis without it)"
+        return InvalidRowsError(f"{fragment.where}: {shown}. Drop such rows with --nulls drop{others}")
+
+
+def require_declared_rows(fragment: Fragment, read: int) -> None:
+    """Raise an InputError unless a fragment had the rows that it declares."""
+    if read != fragment.rows:
+        raise InputError(
+            f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
+            "Was the file changed while it was read?"
+        )
+
+
+def no_rows_left(dropped: int) -> InputError:
+    """Return the error for a source of which no rows can be used; so many were dropped."""
+    if not dropped:
+        return InputError("the source has no rows")
+    return InputError(f"no rows left: {dropped:,} were dropped for nulls, NaN or infinities")
+
+
+def _lengths(texts: NDArray[Any]) -> Floats:
+    """Return the number of characters of each string, NaN where there is none."""
+    return np.fromiter((np.nan if text is None else len(text) for text in texts), np.float64, len(texts))

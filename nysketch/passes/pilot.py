@@ -1,0 +1,188 @@
+"""The pilot: a uniform sample of rows over the whole source, and the basis made from it.
+
+Row numbers are drawn first, then only the fragments that hold them are read: a sorted file biases
+nothing, and a file of ten thousand row groups is not read twice for a thousand rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch._support.seeds import require_seed
+from nysketch.basis.base import Basis
+from nysketch.basis.fit import fit_rows
+from nysketch.basis.options import AUTO, BasisOptions
+from nysketch.columns import total_width
+from nysketch.engines.protocol import Check, Engine
+from nysketch.engines.threads import engine_of
+from nysketch.errors import InputError, UsageError
+from nysketch.passes.chunks import ChunkReader
+from nysketch.sources.protocol import Fragment, Source, row_width
+
+Progress = Callable[[int, int], None]
+
+_PILOT_BYTES = 32 << 20
+
+# Where nearly all rows are dropped, stop looking for more: the numbers of so many rows take 128 MiB.
+_MAX_DRAWN = 1 << 24
+
+
+def default_pilot_rows(m: int, d: int) -> int:
+    """Return how many pilot rows to draw for m landmarks: ten each, but not too many wide ones."""
+    return max(m, min(max(10 * m, 10_000), _PILOT_BYTES // (8 * d)))
+
+
+def pilot_rows_for(options: BasisOptions, d: int) -> int:
+    """Return how many pilot rows to draw for a basis of d features."""
+    return options.pilot_rows or default_pilot_rows(options.most, d)
+
+
+def fit_basis(
+    source: Source,
+    options: BasisOptions,
+    *,
+    seed: int = 0,
+    nulls: str = "error",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    choosing: Progress | None = None,
+) -> Basis:
+    """Make a basis from a uniform sample of the rows of `source`.
+
+    `progress` is told of the reading of the pilot, `choosing` of the choice of landmarks.
+    """
+    rows = read_pilot_for(source, options, seed=seed, nulls=nulls, engine=engine, progress=progress)
+    of_rows = rows_to_draw_from(source)
+    return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=choosing)
+
+
+def read_pilot_for(
+    source: Source,
+    options: BasisOptions,
+    *,
+    seed: int = 0,
+    nulls: str = "error",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> NDArray[Any]:
+    """Return as many rows, drawn uniformly from the source, as it takes to make a basis."""
+    require_seed(seed)
+    wanted = pilot_rows_for(options, row_width(source))
+    # To find the number of landmarks, a pilot may well be smaller than the largest.
+    at_least = 1 if options.m == AUTO else options.most
+    if wanted < at_least:
+        raise UsageError(f"a pilot of {wanted} rows cannot give {options.m} landmarks")
+    return read_pilot(
+        source, wanted, at_least=at_least, seed=seed, nulls=nulls, engine=engine, progress=progress
+    )
+
+
+def rows_to_draw_from(source: Source) -> int:
+    """Return the number of rows of a source that can be read twice; raise UsageError for a stream."""
+    if source.rows is None or not source.rereadable:
+        raise UsageError(
+            "this source can be read only once, so its landmarks must come from elsewhere: make a basis "
+            "with `nysketch basis` from a file with some of its rows, and sketch with --basis"
+        )
+    return source.rows
+
+
+def read_pilot(
+    source: Source,
+    wanted: int,
+    *,
+    at_least: int = 1,
+    seed: int = 0,
+    nulls: str = "error",
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> NDArray[Any]:
+    """Return about `wanted` rows drawn uniformly from the source, in its order: a matrix, or strings.
+
+    Dropped rows are missing from the result; if fewer than `at_least` are left, more are drawn.
+    """
+    available = rows_to_draw_from(source)
+    if not available:
+        raise InputError("the source has no rows")
+    draw, most = wanted, min(available, max(wanted, _MAX_DRAWN))
+    while True:
+        draw = min(draw, most)
+        numbers = draw_rows(available, draw, seed)
+        rows = _read_rows(source, numbers, nulls, engine_of(engine), progress)
+        if len(rows) >= min(at_least, wanted) or draw == most:
+            break
+        # Mostly nulls: aim at the missing rest, with something to spare.
+        draw = int(draw * min(100.0, 1.5 * at_least / max(len(rows), 1))) + 1
+    if not len(rows):
+        which = f"all {draw:,} rows" if draw == available else f"all {draw:,} rows of the pilot"
+        raise InputError(f"{which} hold nulls, NaN or infinities: nothing to sketch")
+    return rows
+
+
+def draw_rows(rows: int, count: int, seed: int) -> NDArray[np.int64]:
+    """Return `count` of the numbers below `rows`, drawn uniformly without replacement, sorted."""
+    rng = np.random.default_rng([seed, 0])
+    if 4 * count > rows:
+        return np.sort(rng.choice(rows, count, replace=False, shuffle=False))
+    # Generator.choice may list all numbers; this needs memory for those drawn only. The first `count`
+    # different ones of a sequence of independent draws are a uniform sample.
+    numbers = np.unique(rng.integers(rows, size=count))
+    while len(numbers) < count:
+        more = rng.integers(rows, size=count - len(numbers))
+        numbers = np.unique(np.concatenate([numbers, more]))
+    return numbers
+
+
+def _read_rows(
+    source: Source,
+    numbers: NDArray[np.int64],
+    nulls: str,
+    engine: Engine,
+    progress: Progress | None,
+) -> NDArray[Any]:
+    """Return the valid ones among the rows with these (sorted) global numbers."""
+    reader = _RowsByNumber(source, numbers, nulls)
+    fragments = [fragment for fragment in source.fragments() if len(reader.wanted(fragment))]
+    if progress is not None:
+        progress(0, len(fragments))
+    parts: dict[int, NDArray[Any]] = {}
+    with closing(engine.run(reader, fragments)) as finished:
+        for fragment, rows in finished:
+            parts[fragment.number] = rows
+            if progress is not None:
+                progress(len(parts), len(fragments))
+    return np.concatenate([parts[number] for number in sorted(parts)])
+
+
+@dataclass(frozen=True)
+class _RowsByNumber:
+    """Reads the rows of a fragment that have certain (sorted) global numbers."""
+
+    source: Source
+    numbers: NDArray[np.int64]
+    nulls: str
+
+    def wanted(self, fragment: Fragment) -> NDArray[np.int64]:
+        """Return the numbers of the rows to read from a fragment."""
+        begin, end = np.searchsorted(self.numbers, [fragment.first_row, fragment.first_row + fragment.rows])
+        return self.numbers[begin:end]
+
+    def __call__(self, fragment: Fragment, check: Check) -> NDArray[Any]:
+        """Return the valid ones among them."""
+        columns, wanted = self.source.columns, self.wanted(fragment)
+        text = any(column.text for column in columns)
+        found = [np.empty(0, object) if text else np.empty((0, total_width(columns)))]
+        for chunk in ChunkReader(self.source, nulls=self.nulls).chunks(fragment):
+            check()
+            inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row
+            inside = inside[inside < len(chunk.rows)]
+            found.append(chunk.rows[inside[chunk.keep[inside]]])
+            if chunk.first_row + len(chunk.rows) > wanted[-1]:
+                break  # the rest of the fragment holds no row of the pilot
+        return np.concatenate(found)

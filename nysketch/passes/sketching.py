@@ -1,0 +1,219 @@
+"""One pass: source → sketch. Progress, checkpoint.
+
+What is done with a fragment is accumulate.py's business, who runs the fragments is an engine's. What a pass
+is asked to keep is in options.py. A pass that ends in a file, with a lock, resume and all, is to_file.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from nysketch.accumulators.groups import DEFAULT_SHUFFLES
+from nysketch.accumulators.spans import DEFAULT_RUNS
+from nysketch.basis.base import Basis
+from nysketch.basis.options import AUTO, BasisOptions
+from nysketch.engines.protocol import Engine
+from nysketch.engines.threads import engine_of
+from nysketch.errors import OutputError, UsageError
+from nysketch.files.checkpoint import Checkpoint
+from nysketch.files.format import load_basis
+from nysketch.passes.accumulate import FragmentTallier
+from nysketch.passes.chunks import no_rows_left
+from nysketch.passes.options import PassOptions, settings_of
+from nysketch.passes.pilot import fit_basis
+from nysketch.passes.shards import Part, as_part, fragments_of, provenance_of, rows_of, why_no_rows
+from nysketch.provenance import Provenance
+from nysketch.sketches.sketch import Sketch
+from nysketch.sources.open import open_source
+from nysketch.sources.protocol import Source
+
+log = logging.getLogger("nysketch")
+
+Progress = Callable[[int, int | None], None]
+
+
+def sketch(
+    data: Any,
+    *,
+    basis: Basis | Sketch | str | os.PathLike[str] | None = None,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    weights: str | None = None,
+    nulls: str = "error",
+    blocks: int = 64,
+    seed: int = 0,
+    precision: str = "float32",
+    sample_rows: int | None = None,
+    cells: bool = True,
+    far_rows: int | None = None,
+    runs: int = DEFAULT_RUNS,
+    shuffles: int = DEFAULT_SHUFFLES,
+    shuffle_rows: int | None = None,
+    pairs: bool = False,
+    second_moments: bool = False,
+    threads: int | None = None,
+    engine: Engine | None = None,
+    batch_rows: int | None = None,
+    progress: Progress | None = None,
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+    part: Part | str | None = None,
+    retries: int | None = None,
+    timeout: float | None = None,
+    **basis_options: Any,
+) -> Sketch:
+    """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
+
+    `basis` is a Basis, a Sketch whose basis is taken, or the path of a file with either; without it
+    one is made from a pilot sample, for which the source must be readable twice. How it is made is said by
+    the options of `nysketch.basis.options.BasisOptions`: m, kernel, bandwidth, sampling and so on.
+    `part` is one part of the rows, such as "3/16": all sixteen add up to the sketch of all rows.
+
+    `threads` of this process read the rows, unless an `engine` is given (nysketch.engines.dask).
+    """
+    only, engine = as_part(part), engine_of(engine, threads)
+    known = as_basis(basis)
+    wanted = BasisOptions.of(basis_options)
+    source = open_rows(
+        data,
+        known,
+        wanted,
+        columns=columns,
+        exclude=exclude,
+        weights=weights,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
+    )
+    options = PassOptions(
+        blocks=blocks,
+        seed=seed,
+        precision=precision,
+        nulls=nulls,
+        weights=weights,
+        sample_rows=sample_rows,
+        cells=cells,
+        far_rows=far_rows,
+        runs=runs,
+        shuffles=shuffles,
+        shuffle_rows=shuffle_rows,
+        pairs=pairs,
+        second_moments=second_moments,
+    )
+    made_here = None
+    if known is None:
+        made_here = wanted
+        known = make_basis(source, wanted, seed=seed, nulls=nulls, engine=engine)
+    return run_pass(
+        source,
+        known,
+        options,
+        wanted=made_here,
+        engine=engine,
+        batch_rows=batch_rows,
+        progress=progress,
+        part=only,
+    )
+
+
+def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | None:
+    """Return the basis that a user meant."""
+    if basis is None or isinstance(basis, Basis):
+        return basis
+    return basis.basis if isinstance(basis, Sketch) else load_basis(basis)
+
+
+def open_rows(
+    data: Any, known: Basis | None, wanted: BasisOptions, *, columns: Sequence[str] | None, **reading: Any
+) -> Source:
+    """Open data for a basis that is known, or one that is wanted; `reading` is for `open_source`."""
+    if known is None:
+        return open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
+    if wanted != BasisOptions():
+        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
+    return open_source(data, columns=columns, like=known.columns, **reading)
+
+
+def make_basis(
+    source: Source,
+    wanted: BasisOptions,
+    *,
+    seed: int,
+    nulls: str,
+    engine: Engine | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    choosing: Callable[[int, int], None] | None = None,
+) -> Basis:
+    """Make a basis from a pilot of the source."""
+    basis = fit_basis(
+        source, wanted, seed=seed, nulls=nulls, engine=engine, progress=progress, choosing=choosing
+    )
+    if wanted.m != AUTO and basis.m < wanted.most:
+        log.warning(
+            "only %d different rows to choose from: %d landmarks, not %d", basis.m, basis.m, wanted.most
+        )
+    return basis
+
+
+def run_pass(
+    source: Source,
+    basis: Basis,
+    options: PassOptions,
+    *,
+    wanted: BasisOptions | None = None,
+    engine: Engine | None = None,
+    batch_rows: int | None = None,
+    progress: Progress | None = None,
+    checkpoint: Checkpoint | None = None,
+    part: Part | None = None,
+) -> Sketch:
+    """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
+
+    `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
+    the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
+    With a `part`, just the fragments of this part of the source are read, and there may be none.
+    """
+    rows_to_read, engine = rows_of(source, part), engine_of(engine)
+    tallier = FragmentTallier(source, basis, options, batch_rows)
+    running = tallier.running()
+    if checkpoint is not None:
+        running = tallier.running(*checkpoint.resume(options.nothing(basis)))
+    before = frozenset(running.done)
+    rows_before = sum(f.rows for f in fragments_of(source, part) if f.number in before) if before else 0
+    todo = (f for f in fragments_of(source, part) if f.number not in before)
+
+    def so_far(provenance: Provenance) -> Sketch:
+        return Sketch(basis, running.total(), settings_of(options, wanted), provenance)
+
+    def report() -> None:
+        if progress is not None:
+            progress(rows_before + tallier.rows_read + engine.rows_elsewhere, rows_to_read)
+
+    try:
+        # Closing stops the workers: without it, they would finish what they have before an error shows.
+        left = None if rows_to_read is None else rows_to_read - rows_before
+        with closing(engine.run_together(tallier, todo, rows=left, meanwhile=report)) as finished:
+            report()
+            for fragments, added in finished:
+                running.add(added, fragments)
+                report()
+                if checkpoint is not None and checkpoint.due():
+                    checkpoint.save(so_far(Provenance()), running.done)
+    except BaseException:
+        if checkpoint is not None and running.done and running.consistent:
+            with suppress(OutputError):  # a full disk: the error on its way matters more
+                checkpoint.save(so_far(Provenance()), running.done)
+        raise
+    result = so_far(provenance_of(source, part))
+    if not result.rows and part is None:
+        raise no_rows_left(result.dropped_rows)
+    if not result.rows:
+        log.warning("part %s has no rows: %s", part, why_no_rows(result.dropped_rows))
+    return result

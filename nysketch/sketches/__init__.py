@@ -1,0 +1,7 @@
+"""Sketches: values that add and subtract, and what can be said of them.
+
+sketch.py     the algebra: sums, differences, mean embedding, mean features
+quality.py    how good its basis is for its rows
+coverage.py   whether its rows have drifted away from the landmarks
+describe.py   everything about it in plain values, ready for JSON
+"""

@@ -1,0 +1,228 @@
+"""Sources of rows: `open_source` turns whatever the user has into one.
+
+locations.py   paths, globs, directories, URIs → files; filesystems.py connects to where they are
+retry.py   what to do when they do not answer
+table_formats.py      tables of Delta Lake and Iceberg → their current files
+files.py      many files → one source; parquet.py, feather.py, csv.py and hdf5.py read one file each
+arrow.py      tables in memory and streams; Arrow types → NumPy
+arrays.py     NumPy arrays
+protocol.py       the protocol all of them follow, and the choice of columns
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from nysketch.columns import Column
+from nysketch.errors import InputError, SchemaError, UsageError
+from nysketch.sources.arrays import ArraySource, array_as_record_batch
+from nysketch.sources.arrow import StreamSource, TableSource
+from nysketch.sources.files import FilesSource
+from nysketch.sources.locations import Location
+from nysketch.sources.protocol import Batch, Fragment, Source
+from nysketch.sources.retry import patience_of
+from nysketch.sources.selection import Selection
+
+__all__ = ["Batch", "Fragment", "Selection", "Source", "open_source"]
+
+
+def open_source(
+    data: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    weights: str | None = None,
+    like: Sequence[Column] | None = None,
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+    text: bool = False,
+    keep: Sequence[str] = (),
+    retries: int | None = None,
+    timeout: float | None = None,
+) -> Source:
+    """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
+
+    `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
+    one column of text is read instead of numbers: the one named, or the only one there is. Columns to
+    `keep` can be read beside them, as they are. How often reading from far away is tried again, and how many
+    seconds an answer may take, is 4 and 30 unless `retries` and `timeout` say otherwise.
+    """
+    columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
+    keep = _listed(keep) or ()
+    if len(set(keep)) < len(keep):
+        raise UsageError(f"a column is named twice in --keep: {', '.join(keep)}")
+    if like is not None:
+        if columns is not None or exclude:
+            raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
+        columns = [column.name for column in like]
+        if weights in columns:
+            raise UsageError(f"column {weights!r} belongs to the basis, so it cannot be the row weights")
+        if text and not any(column.text for column in like):
+            raise UsageError("the basis is one of numbers: text cannot be read for it")
+        text = any(column.text for column in like)
+    if text and columns is not None and len(columns) != 1:
+        raise UsageError(
+            f"string kernels read one text column, not {len(columns)}: name one with --columns NAME"
+        )
+    chosen = None if columns is None else tuple(columns)
+    selection = Selection(chosen, tuple(exclude), weights, text, tuple(keep))
+    source = _open(
+        data,
+        selection,
+        like,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
+        patience=patience_of(retries, timeout),
+    )
+    if like is not None:
+        for want, have in zip(like, source.columns, strict=True):
+            if want != have:
+                raise SchemaError(
+                    f"column {want.name!r} has width {have.width}, in the basis it has {want.width}"
+                )
+    for column in source.columns:
+        if column.width == 0 and source.rows is None:
+            raise UsageError(
+                f"column {column.name!r} of a stream holds lists of unknown length: "
+                "make a basis with `nysketch basis` and pass it with --basis"
+            )
+        if column.width == 0:
+            raise SchemaError(
+                f"column {column.name!r} holds no lists to tell its length from. "
+                f"Leave it out with --exclude {column.name}"
+            )
+    return source
+
+
+def _listed(names: Sequence[str] | None) -> Sequence[str] | None:
+    return [names] if isinstance(names, str) else names
+
+
+def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
+    if isinstance(data, np.ndarray):
+        if selection.weights is not None:
+            raise UsageError("an array has no weights column; use a table")
+        if selection.keep:
+            raise UsageError("an array has no columns to keep; use a table")
+        return ArraySource(data, selection, like)
+    if isinstance(data, (str, os.PathLike)):
+        data = [data]
+    if isinstance(data, (list, tuple)) and all(isinstance(x, (str, os.PathLike, Location)) for x in data):
+        paths = [path if isinstance(path, Location) else os.fspath(path) for path in data]
+        if not paths:
+            raise UsageError("no inputs were given")
+        if paths == ["-"]:
+            return _standard_input(selection, like)
+        if "-" in paths:
+            raise UsageError("standard input (-) cannot be combined with other inputs")
+        return FilesSource(paths, selection, widths=_widths(like), **file_options)
+    if isinstance(data, pa.RecordBatchReader):
+        return StreamSource(data.schema, data, selection, "stream", _widths(like))
+    if _is_in_memory(data):
+        return TableSource(_as_table(data), selection, _widths(like))
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowException as error:
+            raise UsageError(f"cannot read a {type(data).__name__} as a table: {error}") from error
+        return StreamSource(reader.schema, reader, selection, "stream", _widths(like))
+    if isinstance(data, Iterable) and not isinstance(data, (Mapping, bytes)):
+        return _stream_of_batches(iter(data), selection, like)
+    raise UsageError(
+        f"cannot read rows from a {type(data).__name__}: give paths, an array, a table, "
+        "an object with __arrow_c_stream__, or an iterator of batches"
+    )
+
+
+def _is_in_memory(data: Any) -> bool:
+    """Say whether data are a table of pyarrow, pandas or polars; others may compute their rows as asked."""
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return True
+    frames = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
+    return any(kind.__module__.partition(".")[0] in ("pandas", "polars") for kind in frames)
+
+
+def _as_table(data: Any) -> pa.Table:
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UsageError(
+            f"cannot make a table of a {type(data).__name__}: {error}. "
+            "Batches are arrays, tables or record batches; paths are given as a list"
+        ) from error
+
+
+def _widths(like: Sequence[Column] | None) -> dict[str, int]:
+    return {column.name: column.width for column in like or ()}
+
+
+def _standard_input(selection: Selection, like: Sequence[Column] | None) -> StreamSource:
+    if sys.stdin is None:
+        raise InputError("standard input is closed: nothing to read from it")
+    file = _WatchedFile(sys.stdin.buffer)
+    try:
+        reader = pa.ipc.open_stream(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"standard input: not an Arrow IPC stream: {error}. "
+            "Write one with pyarrow.ipc.new_stream, polars' write_ipc_stream or the like"
+        ) from error
+    batches = _to_the_marker(reader, file)
+    return StreamSource(reader.schema, batches, selection, "standard input", _widths(like))
+
+
+class _WatchedFile:
+    """A file that remembers whether it ended before all was read that was asked for."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.ran_out = file, False
+
+    def read(self, size: int) -> bytes:
+        """Read `size` bytes, or what is left."""
+        read = self._file.read(size)
+        self.ran_out = self.ran_out or len(read) < size
+        return read
+
+
+def _to_the_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches; Arrow would take the death of the writer for the end of the stream."""
+    rows = 0
+    for batch in reader:
+        rows += len(batch)
+        yield batch
+    if file.ran_out:
+        raise InputError(
+            f"standard input: the stream ended after {rows:,} rows without its end-of-stream marker: "
+            "was the producer killed? If not, close its writer properly"
+        )
+
+
+def _stream_of_batches(
+    batches: Iterator[Any], selection: Selection, like: Sequence[Column] | None
+) -> StreamSource:
+    def as_record_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        for item in items:
+            if isinstance(item, np.ndarray):
+                yield array_as_record_batch(item, like, text=selection.text)
+            elif isinstance(item, pa.RecordBatch):
+                yield item
+            else:
+                yield from _as_table(item).to_batches()
+
+    converted = as_record_batches(batches)
+    first = next(converted, None)
+    if first is None:
+        raise InputError("the iterator yields no batches")
+    every = itertools.chain([first], converted)
+    return StreamSource(first.schema, every, selection, "batches", _widths(like))

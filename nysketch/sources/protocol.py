@@ -1,0 +1,267 @@
+"""What every source of rows offers, and how columns are chosen. The formats live next door.
+
+A source is a sequence of fragments, each a run of consecutive rows that one worker reads in batches.
+Rows are numbered over the whole source, so that what happens to a row never depends on who read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nysketch._support.string_arrays import text_width
+from nysketch.columns import Column, total_width
+from nysketch.errors import InputError
+from nysketch.provenance import Input
+from nysketch.sources.locations import Location
+from nysketch.sources.selection import Field
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Rows [first_row, first_row + rows) of a source; `where` is how messages call it.
+
+    In its input (a file, say) the first of them has the number `row_in_input`, and `input_key` stands for
+    the content of that input. The two decide which blocks the rows are dealt to, so that a file is dealt
+    alike whatever it is read together with.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    where: str
+    row_in_input: int
+    input_key: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some consecutive rows: one array per chosen column, 1-D or rows × width; nulls are NaN.
+
+    Text is a 1-D array of str objects; nulls are None.
+    `nulls` counts, per column, the rows with any (the weights, where there are any, come last).
+    """
+
+    values: Sequence[NDArray[Any]]
+    weights: NDArray[Any] | None
+    nulls: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.values[0])
+
+
+class Source(Protocol):
+    """Rows to read."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that are read, in this order."""
+        ...
+
+    @property
+    def weights(self) -> str | None:
+        """The column of row weights, if any."""
+        ...
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Which columns are not among `columns`, and why."""
+        ...
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None for a stream."""
+        ...
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether rows can be read more than once."""
+        ...
+
+    def fragments(self) -> Iterable[Fragment]:
+        """Return the fragments in the order of their rows."""
+        ...
+
+    def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
+        """Read a fragment in batches of at most about `batch_rows` rows."""
+        ...
+
+    @property
+    def kept(self) -> Any:
+        """The Arrow schema of the columns that pass through: of any type, and no business of a sketch."""
+        ...
+
+    def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[Any]:
+        """Read these columns of a fragment's rows, as record batches of that schema."""
+        ...
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return what was read, for the sketch's provenance (of a stream: after reading it)."""
+        ...
+
+    @property
+    def is_files(self) -> bool:
+        """Whether it is made of files, which other processes can read as well."""
+        ...
+
+    def state(self) -> list[list[Any]] | None:
+        """Return name, size, time of change and rows of each file; None if there is no going back to it."""
+        ...
+
+    def require_original(self, fragment: Fragment) -> None:
+        """Raise an UnreadableError unless a fragment's file is the one that was opened, perhaps elsewhere."""
+        ...
+
+    def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:
+        """Return the locations of a few files, and what is known of them, to look for them elsewhere."""
+        ...
+
+    @property
+    def local_paths(self) -> Sequence[str]:
+        """The files on this machine that are read: no output may replace them."""
+        ...
+
+    @property
+    def skipped(self) -> Sequence[InputError]:
+        """Why inputs were left out."""
+        ...
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one reader may hold beside the batch it yields."""
+        ...
+
+
+class WithoutFiles:
+    """What sources have in common that are not made of files."""
+
+    is_files = False
+    local_paths: Sequence[str] = ()
+    skipped: Sequence[InputError] = ()
+    reader_bytes = 1 << 20
+
+    def require_original(self, fragment: Fragment) -> None:
+        """There is nothing to mistake it for: such a source is never read elsewhere."""
+
+    def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:
+        """Return nothing."""
+        return ()
+
+    def state(self) -> None:
+        """There is no telling whether such a source has changed, nor a way back to it in another process."""
+
+
+# Most rows of text that are held at once, as a batch or a chunk: texts may be long.
+TEXT_ROWS = 2048
+
+
+def text_memory(row_bytes: float) -> int:
+    """Estimate what texts of so many bytes take on their way from a reader to a chunk.
+
+    They are there three times: as the reader has them, as the batch, and as the chunk before it. To a
+    Python string belong some 64 bytes more.
+    """
+    return int(3 * TEXT_ROWS * (row_bytes + 64))
+
+
+def input_key(content: bytes | str) -> int:
+    """Return the 64-bit number that stands for an input in the dealing of its rows to blocks."""
+    data = content.encode() if isinstance(content, str) else content
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")
+
+
+_KEY_ROWS = 64
+
+
+def key_of_rows(batches: Iterable[Batch]) -> int:
+    """Return the key of an input that has no bytes of its own, from its first rows."""
+    seen, parts = 0, []
+    for batch in batches:
+        parts.append([array[: _KEY_ROWS - seen] for array in batch.values])
+        seen += len(batch)
+        if seen >= _KEY_ROWS:
+            break
+    columns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return input_key(b"".join(map(_column_bytes, columns)))
+
+
+def _column_bytes(values: NDArray[Any]) -> bytes:
+    """Return what a column holds as bytes, the same on every machine and from every format."""
+    if values.dtype.kind != "O":
+        with np.errstate(over="ignore"):  # long doubles
+            return values.astype("<f8").tobytes()
+    texts = (None if text is None else text.encode() for text in values)
+    none = b"\xff" * 8  # where others have their length
+    return b"".join(none if text is None else len(text).to_bytes(8, "little") + text for text in texts)
+
+
+def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iterator[Fragment]:
+    """Cut a source in memory into fragments of `step` rows."""
+    key = key_of_rows(source.read(Fragment(0, 0, min(rows, _KEY_ROWS), name, 0, 0), _KEY_ROWS))
+    for number, first in enumerate(range(0, rows, step)):
+        count = min(step, rows - first)
+        yield Fragment(number, first, count, f"{name}, rows {first}–{first + count - 1}", first, key)
+
+
+_WIDTH_ROWS = 256
+
+
+def row_width(source: Source) -> int:
+    """Return how many numbers of 8 bytes a row takes; of text, as many as the first rows take on average."""
+    if not any(column.text for column in source.columns):
+        return total_width(source.columns)
+    if not source.rereadable:
+        return 1
+    for fragment in source.fragments():
+        for batch in source.read(fragment, _WIDTH_ROWS):
+            return text_width(text for text in batch.values[0] if text is not None)
+    return 1
+
+
+class TableFile(Protocol):
+    """One file of any format."""
+
+    location: Location
+    fragment_rows: list[int]
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one reader may hold beside the batch it yields."""
+        ...
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The columns on offer."""
+        ...
+
+    def where(self, index: int) -> str:
+        """Return how messages call a fragment."""
+        ...
+
+    def list_width(self, name: str) -> int:
+        """Return the length of the lists in a column."""
+        ...
+
+    def text_bytes(self, name: str) -> int:
+        """Estimate the memory that a column of text takes to read, its batches included."""
+        ...
+
+    def read(
+        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
+    ) -> Iterator[Batch]:
+        """Yield the rows of a fragment."""
+        ...
+
+    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return names and types of columns that pass through."""
+        ...
+
+    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield other columns of a fragment's rows, as they are but for the types in `kept`."""
+        ...

@@ -1,0 +1,154 @@
+"""Which columns of a table are read, and why others are not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nysketch.columns import Column
+from nysketch.errors import SchemaError
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column on offer. `width` is 0 if it holds no numbers, None for a list of unknown length.
+
+    `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text.
+    """
+
+    type: str
+    width: int | None = 1
+    left_out: str = ""
+    text: bool = False
+    text_left_out: str = ""
+
+    def is_usable(self, *, text: bool) -> bool:
+        """Say whether it can be read as text, or else as numbers."""
+        return self.text if text else self.width != 0
+
+    def why_left_out(self, *, text: bool) -> str:
+        """Return why it is not taken unless named; nothing if it is taken."""
+        if not text:
+            return self.left_out
+        return self.text_left_out if self.text else self.type
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`.
+
+    Those to `keep` pass through unchanged, whether or not they are among the others.
+    """
+
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    weights: str | None = None
+    text: bool = False
+    keep: tuple[str, ...] = ()
+
+    def choose(self, fields: Mapping[str, Field], where: str) -> tuple[list[str], dict[str, str]]:
+        """Return the names of the chosen columns in order, and why the others are left out."""
+        for name in (*(self.columns or ()), *self.exclude, *filter(None, [self.weights])):
+            require_field(fields, name, where)
+        if self.weights is not None and fields[self.weights].width != 1:
+            raise SchemaError(
+                f"{where}: weights column {self.weights!r} has type {fields[self.weights].type}; "
+                "it must be numeric"
+            )
+        left_out: dict[str, str] = {}
+        chosen: list[str] = []
+        for name in self.columns if self.columns is not None else fields:
+            field = fields[name]
+            if name in self.exclude:
+                left_out[name] = "excluded"
+            elif name == self.weights:
+                left_out[name] = "row weights"
+            elif self.columns is None and (why := field.why_left_out(text=self.text)):
+                left_out[name] = why
+            else:
+                chosen.append(name)
+        if not chosen:
+            reasons = shorten(f"{name} ({why})" for name, why in left_out.items())
+            what = "text column" if self.text else "numeric columns"
+            raise SchemaError(
+                f"{where}: no {what} to sketch. Left out: {reasons or 'nothing: no columns at all'}"
+            )
+        if self.text and len(chosen) > 1:
+            raise SchemaError(
+                f"{where}: there are {len(chosen)} text columns: {shorten(chosen)}. "
+                "Say which one to read with --columns NAME"
+            )
+        if len(set(chosen)) < len(chosen):
+            twice = next(name for name in chosen if chosen.count(name) > 1)
+            raise SchemaError(f"column {twice!r} is named twice in --columns, or in two groups")
+        return chosen, left_out
+
+
+def require_field(fields: Mapping[str, Field], name: str, where: str) -> Field:
+    """Return the field `name`, or raise an error that names the likely one."""
+    field = fields.get(name)
+    if field is None:
+        close = difflib.get_close_matches(name, list(fields)[:1000], n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; it has {shorten(fields)}"
+        raise SchemaError(f"{where}: no column {name!r}{hint}")
+    return field
+
+
+def require_numeric(field: Field, name: str, where: str) -> None:
+    """Raise a SchemaError unless the field can be read as numbers."""
+    if not field.is_usable(text=False):
+        kernels = ". Text is for string kernels, such as --kernel spectrum" if field.text else ""
+        raise SchemaError(
+            f"{where}: column {name!r} has type {field.type}, which is not numeric. "
+            f"Leave it out with --exclude {name} (or use a basis without it), or convert it first{kernels}"
+        )
+
+
+def require_text(field: Field, name: str, where: str) -> None:
+    """Raise a SchemaError unless the field can be read as text."""
+    if not field.is_usable(text=True):
+        raise SchemaError(
+            f"{where}: column {name!r} has type {field.type}, not text; string kernels need a text column"
+        )
+
+
+def require_same(
+    fields: Mapping[str, Field],
+    columns: Iterable[Column],
+    where: str,
+    *,
+    first: Mapping[str, Field],
+    first_where: str,
+) -> None:
+    """Raise a SchemaError unless `columns`, chosen from `first`, are here too, as text or numbers as wide."""
+    for column in columns:
+        field = fields.get(column.name)
+        if field is None:
+            raise SchemaError(
+                f"{where}: no column {column.name!r}, which {first_where} has. "
+                "Choose columns that all share with --columns"
+            )
+        if not field.is_usable(text=column.text):
+            remedy = "Convert" if column.text else f"Leave it out with --exclude {column.name}, or convert"
+            raise SchemaError(
+                f"{where}: column {column.name!r} has type {field.type}, "
+                f"in {first_where} it is {first[column.name].type}. {remedy} it first"
+            )
+        if not column.text and field.width not in (None, column.width):
+            raise SchemaError(
+                f"{where}: column {column.name!r} has width {field.width}, "
+                f"in {first_where} it has {column.width}. Leave it out with --exclude {column.name}"
+            )
+
+
+def names_of(columns: Iterable[Column], weights: str | None) -> list[str]:
+    """Return the names of the columns to read, that of the weights last."""
+    return [*(column.name for column in columns), *filter(None, [weights])]
+
+
+def shorten(names: Iterable[str], most: int = 8) -> str:
+    """Join names, but never a million of them."""
+    listed = list(names)
+    shown = ", ".join(listed[:most])
+    return shown if len(listed) <= most else f"{shown} and {len(listed) - most:,} more"

@@ -1,0 +1,182 @@
+"""Comparing sketches: how far apart, is it more than chance, is it safe against bad rows, and what moved.
+
+embeddings.py    sketches as feature vectors in common coordinates
+strategy.py       which blocks of rows and which test suit two sketches
+outliers.py    leaving out blocks with bad rows
+explain.py    which columns shifted, which regions gained or lost rows
+multiple_testing.py     p-values of many comparisons
+results.py       what is asked, what is found
+
+The statistics themselves are mmd.py's and median_of_means.py's, which know nothing of sketches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nysketch.errors import IncompatibleError, InputError, UsageError
+from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.embeddings import Embedded, embedded, unseen
+from nysketch.twosample.explain import explain
+from nysketch.twosample.mmd import Distance
+from nysketch.twosample.multiple_testing import adjusted
+from nysketch.twosample.outliers import without_bad_rows
+from nysketch.twosample.permutation import PERMUTATION
+from nysketch.twosample.results import ADJUSTMENTS, CONSECUTIVE, NONE, Comparison, Comparisons, Options
+from nysketch.twosample.strategy import (
+    Limits,
+    blocks_of,
+    choose_partition,
+    rounding,
+    run_test,
+    warn_of_own_landmarks,
+    warn_of_precisions,
+    warn_of_shared_rows,
+)
+from nysketch.twosample.trimming import without
+
+__all__ = ["Comparison", "Comparisons", "Options", "compare", "compare_all"]
+
+
+def compare(
+    first: Sketch, second: Sketch, *, names: tuple[str, str] = ("first", "second"), **options: Any
+) -> Comparison:
+    """Compare two sketches: their MMD with its error, a test, and what moved; options as in `Options`."""
+    wanted = Options(**options)
+    wanted.require_draws()
+    return _compare(first, second, embedded(first, second), names, wanted)
+
+
+def compare_all(
+    sketches: Sequence[Sketch],
+    names: Sequence[str],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    adjustment: str = "holm",
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Comparisons:
+    """Compare pairs of sketches, given by their positions."""
+    wanted = Options(**options)
+    if adjustment not in ADJUSTMENTS:
+        raise UsageError(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, not {adjustment!r}")
+    together = 1 if adjustment == NONE else len(pairs)
+    wanted.require_draws(together)
+    wanted = replace(wanted, permutations=wanted.draws(together))
+    shared = _Shared(sketches)
+    found = []
+    for count, (i, j) in enumerate(pairs):
+        if progress is not None:
+            progress(count, len(pairs))
+        try:
+            both = shared.pair(i, j)
+            found.append(_compare(sketches[i], sketches[j], both, (names[i], names[j]), wanted))
+        except (IncompatibleError, InputError, UsageError) as error:
+            raise type(error)(f"{names[i]} and {names[j]}: {error}") from error
+    if len(pairs) > 1:
+        found = adjusted(found, adjustment)
+    return Comparisons(list(names), list(pairs), found, adjustment if len(pairs) > 1 else NONE)
+
+
+class _Shared:
+    """Sketches in common coordinates: those at one basis are brought there once, not once per pair."""
+
+    def __init__(self, sketches: Sequence[Sketch]) -> None:
+        self._sketches = sketches
+        self._bases: dict[str, Any] = {}
+        self._embedded: dict[int, Embedded] = {}
+
+    def pair(self, i: int, j: int) -> tuple[Embedded, Embedded]:
+        """Return two of them in coordinates that they share."""
+        if self._sketches[i].basis == self._sketches[j].basis:
+            return self._own(i), self._own(j)
+        return embedded(self._sketches[i], self._sketches[j])
+
+    def _own(self, i: int) -> Embedded:
+        if i not in self._embedded:
+            sketch = self._sketches[i]
+            basis = self._bases.setdefault(sketch.basis.digest, sketch.basis)
+            self._embedded[i] = Embedded.of(sketch, basis.to_features)
+        return self._embedded[i]
+
+
+def _compare(
+    first: Sketch,
+    second: Sketch,
+    both: tuple[Embedded, Embedded],
+    names: tuple[str, str],
+    options: Options,
+) -> Comparison:
+    notes: list[str] = []
+    robustness = None
+    if options.robust is None:
+        partition = choose_partition(both, options, names, notes)
+    else:
+        both, robustness, partition = without_bad_rows(both, options, names, notes)
+    one, two = (blocks_of(side, partition) for side in both)
+    distance = Distance.of(one, two)
+    same_basis = first.basis == second.basis
+    test: str | None = None if options.test == NONE else options.test
+    allowance = 0.0
+    if not same_basis:
+        allowance, test = _allow_for_landmarks(first, second, test, notes)
+    if robustness is not None and robustness.overwhelmed:
+        test = None  # of bad rows; a note says so
+    notes += warn_of_shared_rows(first, second, names)
+    notes += warn_of_precisions(first, second)
+    if same_basis:
+        notes += warn_of_own_landmarks(first, second, names)
+    verdict = None
+    if test is not None:
+        limits = Limits(allowance, rounding(first, second, both))
+        weighted = first.weighted or second.weighted
+        verdict = run_test(one, two, test, partition, limits, weighted, options, notes)
+    explanation = None
+    if options.explain:
+        seen = [first, second]
+        consecutive = partition == CONSECUTIVE
+        if robustness is not None:
+            left_out = zip(seen, robustness.left_out, strict=True)
+            seen = [without(sketch, gone, consecutive=consecutive) for sketch, gone in left_out]
+        ratios = [side.dependence.ratio if consecutive and side.dependence else 1.0 for side in both]
+        explanation = explain(*seen, ratios=ratios, consecutive=consecutive, regions=options.regions)
+    return Comparison(
+        names=names,
+        rows=(first.rows, second.rows),
+        distance=distance,
+        blocks=partition,
+        block_counts=(len(one), len(two)),
+        dependences=(both[0].dependence, both[1].dependence),
+        verdict=verdict,
+        alpha=options.alpha,
+        allowance=allowance,
+        robustness=robustness,
+        explanation=explanation,
+        notes=notes,
+    )
+
+
+def _allow_for_landmarks(
+    first: Sketch, second: Sketch, test: str | None, notes: list[str]
+) -> tuple[float, str | None]:
+    """Return how much of the MMD may be due to different landmarks, and the test that allows for it."""
+    if test == PERMUTATION:
+        raise UsageError(
+            "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
+            "with the same --basis"
+        )
+    gaps = [unseen(sketch) for sketch in (first, second)]
+    if None in gaps:
+        notes.append(
+            "The landmarks differ, and without sampled rows it is unknown how much of the MMD is due to "
+            "that: no test."
+        )
+        return 0.0, None
+    allowance = sum(gap for gap in gaps if gap is not None)
+    notes.append(
+        f"The landmarks differ: up to {allowance:.2g} of the MMD may be due to that"
+        + (", which the test allows for." if test is not None else ".")
+    )
+    return allowance, test

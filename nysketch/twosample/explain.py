@@ -1,0 +1,256 @@
+"""What moved between two sketches: columns whose mean shifted, and regions that gained or lost rows.
+
+A region is that around a landmark. The witness function, the difference of the two mean embeddings, is
+positive where the first sample has more of its rows and negative where the second has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nysketch._types import Floats
+from nysketch.accumulators.cells import numeric_landmarks
+from nysketch.basis.base import Basis
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.kernels.base import inverse_or_zero
+from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.embeddings import values_at
+from nysketch.twosample.mmd import Blocks, uncorrelated
+
+# A column that varies by less than this, relative to its scale and its mean, is constant but for rounding.
+_CONSTANT = 1e-6
+
+# Landmarks that are more similar than this, by the kernel, tell the same story.
+_ALIKE = 0.5
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How a feature moved: `shift` is the second mean less the first, in standard deviations of the first.
+
+    `spread` is the second standard deviation relative to the first. Both are None where it was constant.
+    """
+
+    feature: str
+    means: tuple[float, float]
+    deviations: tuple[float, float]
+    shift: float | None
+    standard_error: float | None
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class Region:
+    """A landmark, in the units of the data, and the mean kernel values of the two samples there."""
+
+    landmark: dict[str, Any]
+    values: tuple[float, float]
+    difference: float
+    z: float | None  # in standard errors; None where these are unknown
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Features by how much their means shifted, and the landmarks where each sample has more rows."""
+
+    shifts: list[Shift]
+    shifts_from: str | None  # "cells": of all rows; "sample": of the sampled ones
+    more_in_first: list[Region]
+    more_in_second: list[Region]
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return asdict(self)
+
+
+def explain(
+    first: Sketch,
+    second: Sketch,
+    *,
+    consecutive: bool = False,
+    ratios: Sequence[float] = (1.0, 1.0),
+    regions: int = 3,
+) -> Explanation:
+    """Say what moved from the first sketch to the second; both have the same kernel of the same columns.
+
+    Standard errors are from runs if rows are `consecutive`, and where there are none for a column as many
+    times larger as the variance `ratios` say.
+    """
+    shifts, source = _shifts(first, second, ratios)
+    more, less = _witness(first, second, consecutive, regions)
+    return Explanation(shifts, source, more, less)
+
+
+# ---- columns: means and deviations ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Mean and variance of each feature, in the units of the data, and from how many independent rows."""
+
+    means: Floats
+    variances: Floats
+    rows: float
+
+    def fewer(self, ratio: float) -> _Moments:
+        """Return the same, from so many times fewer rows."""
+        return replace(self, rows=self.rows / max(ratio, 1.0))
+
+
+def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[Shift], str | None]:
+    if first.basis.text:
+        return [], None
+    for source, moments in (("cells", _moments_of_cells), ("sample", _moments_of_sample)):
+        one, two = moments(first), moments(second)
+        if one is not None and two is not None:
+            one, two = one.fewer(ratios[0]), two.fewer(ratios[1])
+            tolerances = _CONSTANT * first.basis.scale
+            found = [
+                _shift(name, one, two, i, float(tolerances[i]))
+                for i, name in enumerate(feature_names(first.basis))
+            ]
+            # Those that were constant and are no more come first.
+            found.sort(key=lambda s: -math.inf if s.shift is None else -abs(s.shift))
+            return found, source
+    return [], None
+
+
+def feature_names(basis: Basis) -> list[str]:
+    """Return a name for every feature: that of its column, and its place in it if that is a list."""
+    return [
+        column.name if column.width == 1 else f"{column.name}[{i}]"
+        for column in basis.columns
+        for i in range(column.width)
+    ]
+
+
+def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> Shift:
+    means = float(one.means[i]), float(two.means[i])
+    deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
+    unit, tolerance = deviations[0], tolerance + _CONSTANT * abs(means[0])
+    if not unit > tolerance:
+        moved = abs(means[0] - means[1]) > tolerance or deviations[1] > tolerance
+        return Shift(name, means, deviations, None if moved else 0.0, None, None)
+    error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
+    return Shift(name, means, deviations, (means[1] - means[0]) / unit, error / unit, deviations[1] / unit)
+
+
+def _moments_of_cells(sketch: Sketch) -> _Moments | None:
+    basis, cells = numeric_landmarks(sketch.basis), sketch.cells
+    if basis is None or cells is None or not cells.weight.sum() > 0:
+        return None
+    weight = cells.weight / cells.weight.sum()
+    sums, squares = (part.high / cells.weight.sum() for part in (cells.sums, cells.squares))
+    origin = np.asarray(basis.scaled_landmarks) - basis.middle  # near 0, to lose no digits
+    mean = weight @ origin + sums.sum(axis=0)
+    offset = origin - mean
+    variance = (squares + 2 * offset * sums + weight[:, None] * offset**2).sum(axis=0)
+    rows = float(cells.rows.sum()) * _share_of_independent(sketch)
+    return _in_data_units(basis, mean + basis.middle, variance, rows)
+
+
+def _share_of_independent(sketch: Sketch) -> float:
+    """Return how many rows of equal weight a weighted one is worth, on average, by the sample (Kish)."""
+    weights = sketch.tally.sample.weights
+    if weights is None or not weights.any():
+        return 1.0
+    return float(weights.sum() ** 2 / (weights**2).sum() / len(weights))
+
+
+def _moments_of_sample(sketch: Sketch) -> _Moments | None:
+    sample, basis = sketch.tally.sample, sketch.basis
+    weights = np.ones(len(sample)) if sample.weights is None else sample.weights
+    if len(sample) < 2 or not weights.any():
+        return None
+    rows, shares = np.asarray(sample.rows, np.float64), weights / weights.sum()
+    mean = shares @ rows
+    count = len(sample) * _share_of_independent(sketch)
+    return _in_data_units(basis, mean + basis.middle, shares @ (rows - mean) ** 2, count)
+
+
+def _in_data_units(basis: Basis, mean: Floats, variance: Floats, rows: float) -> _Moments:
+    variance = np.maximum(variance, 0.0) * basis.scale**2
+    return _Moments(mean * basis.scale + basis.center, variance, rows)
+
+
+# ---- regions: the witness function at landmarks ---------------------------------------------------
+
+
+def _witness(
+    first: Sketch, second: Sketch, consecutive: bool, most: int
+) -> tuple[list[Region], list[Region]]:
+    bases = [basis for basis in (first.basis, second.basis) if isinstance(basis, NystromBasis)]
+    found = [
+        region
+        for basis in dict.fromkeys(bases)
+        for region in _regions(basis, first, second, consecutive, most)
+    ]
+    more = sorted((region for region in found if region.difference > 0), key=lambda r: -r.difference)
+    less = sorted((region for region in found if region.difference < 0), key=lambda r: r.difference)
+    return more[:most], less[:most]
+
+
+def _regions(
+    basis: NystromBasis, first: Sketch, second: Sketch, consecutive: bool, most: int
+) -> list[Region]:
+    """Return the landmarks of a basis where the witness function is largest and smallest."""
+    one, two = values_at(basis, first), values_at(basis, second)
+    difference = one - two
+    errors = None
+    blocks = [_kernel_blocks(sketch, consecutive) for sketch in (first, second)]
+    if first.basis == second.basis and min(map(len, blocks)) > 1:
+        squares = [(side.deviations() ** 2).sum(axis=0) for side in blocks]
+        # Where rows are the same, what is left is rounding.
+        errors = np.sqrt(squares[0] + squares[1]) + _CONSTANT * np.abs(one)
+    z = None if errors is None else difference * inverse_or_zero(errors)
+    told = np.where(np.abs(difference) > _CONSTANT * np.abs(one), difference, 0.0)
+    chosen = [*_unlike(basis, told, most), *_unlike(basis, -told, most)]
+    return [
+        Region(
+            _landmark(basis, j),
+            (float(one[j]), float(two[j])),
+            float(difference[j]),
+            None if z is None else float(z[j]),
+        )
+        for j in chosen
+    ]
+
+
+def _kernel_blocks(sketch: Sketch, consecutive: bool) -> Blocks:
+    if consecutive and sketch.runs is not None:
+        runs = sketch.runs
+        return uncorrelated(Blocks.of(runs.sums.high, runs.weight, weighted=sketch.weighted))
+    weights = sketch.tally.blocks.weights
+    rows = sketch.block_rows if weights is None else weights.high
+    return Blocks.of(sketch.block_kernel_sums, rows, weighted=sketch.weighted)
+
+
+def _unlike(basis: NystromBasis, values: Floats, most: int) -> list[int]:
+    """Return the landmarks with the largest positive values that are not like those before them."""
+    lengths = inverse_or_zero(np.sqrt(basis.kernel.diagonal(basis.scaled_landmarks)))
+    chosen: list[int] = []
+    left = values > 0
+    while left.any() and len(chosen) < most:
+        best = int(np.argmax(np.where(left, values, -np.inf)))
+        chosen.append(best)
+        alike = basis.kernel(basis.scaled_landmarks[best : best + 1], basis.scaled_landmarks)[0]
+        left &= alike * lengths * lengths[best] < _ALIKE
+        left[best] = False
+    return chosen
+
+
+def _landmark(basis: NystromBasis, j: int) -> dict[str, Any]:
+    """Return a landmark as a row of the table."""
+    if basis.text:
+        return {basis.columns[0].name: str(basis.landmarks[j])}
+    row, start = {}, 0
+    for column in basis.columns:
+        part = basis.landmarks[j, start : start + column.width].tolist()
+        row[column.name] = part[0] if column.width == 1 else part
+        start += column.width
+    return row

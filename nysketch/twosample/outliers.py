@@ -1,0 +1,132 @@
+"""Comparing in spite of bad rows: which blocks to leave out, and when there are too many of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nysketch.basis.quality import features_of
+from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.embeddings import Embedded
+from nysketch.twosample.median_of_means import (
+    FEWEST_GROUPS,
+    RobustMean,
+    geometric_median,
+    monk_mmd,
+    require_groups,
+    robust_mean,
+)
+from nysketch.twosample.mmd import Blocks, dependence
+from nysketch.twosample.results import AUTO, CONSECUTIVE, RANDOM, Options, Robustness
+from nysketch.twosample.strategy import blocks_of, choose_partition
+
+# Blocks that vary more than so many times as much as most sampled rows do are not made of such rows.
+_WILDLY = 100.0
+_SAMPLED, _FEWEST_SAMPLED = 500, 50
+
+
+def without_bad_rows(
+    both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str], notes: list[str]
+) -> tuple[tuple[Embedded, Embedded], Robustness, str]:
+    """Leave out the blocks of both that disagree with most others.
+
+    Also return which blocks to compare, and what the median over all blocks is.
+    """
+    groups = options.robust
+    assert groups is not None
+    of_random = [_centre(side.random, groups, name, options) for side, name in zip(both, names, strict=True)]
+    of_runs = [None if side.runs is None else _centre_of_runs(side.runs, groups, options) for side in both]
+    runs = [centre for centre in of_runs if centre is not None]
+    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_runs, strict=True))
+    left = first, second
+    trouble = _trouble(of_random, left, names, RANDOM)
+    # Bad rows in one place of a file are in all random blocks, but in few runs.
+    burst = bool(trouble) and options.blocks == AUTO and len(runs) == 2
+    burst = burst and not _trouble(runs, left, names, CONSECUTIVE)
+    if burst:
+        notes.append("Bad rows follow each other: runs of consecutive rows are compared.")
+    partition = CONSECUTIVE if burst else choose_partition(left, options, names, notes)
+    centres = of_random
+    if partition == CONSECUTIVE:
+        wanted = groups if options.blocks == CONSECUTIVE else FEWEST_GROUPS
+        for side, name in zip(both, names, strict=True):
+            require_groups(wanted, 0 if side.runs is None else len(side.runs), name, "runs")
+        # Runs of sorted rows vary as much as they like: what is left must be seen in random blocks.
+        seen = [] if burst or options.blocks == CONSECUTIVE else trouble
+        centres, trouble = runs, [] if burst else _too_many(runs, names) or seen
+    notes += trouble
+    one, two = (blocks_of(side, partition) for side in both)
+    median = monk_mmd(one, two, min(centre.groups for centre in centres), seed=options.seed)
+    left_out = [part.numbers[centre.wild].tolist() for part, centre in zip((one, two), centres, strict=True)]
+    return left, Robustness(median, (left_out[0], left_out[1]), bool(trouble)), partition
+
+
+def _trouble(
+    centres: list[RobustMean], left: tuple[Embedded, ...], names: tuple[str, str], partition: str
+) -> list[str]:
+    """Say why what is left may be bad as well."""
+    found = _too_many(centres, names)
+    for name, side in zip(names, left, strict=True):
+        blocks = side.random if partition == RANDOM else side.runs
+        excess = None if blocks is None or found else _excess(side.sketch, blocks)
+        if excess is not None and excess > _WILDLY:
+            found.append(
+                f"{name}: blocks of rows vary {excess:.2g} times as much as most rows do: bad rows in nearly "
+                "all blocks, or very heavy tails. The MMD may be that of bad rows, and there is no test. "
+                "Sketch with more --blocks."
+            )
+    return found
+
+
+def _centre(blocks: Blocks, groups: int, name: str, options: Options) -> RobustMean:
+    require_groups(groups, len(blocks), name)
+    return robust_mean(blocks, groups, seed=options.seed)
+
+
+def _centre_of_runs(runs: Blocks, groups: int, options: Options) -> RobustMean | None:
+    """Find the centre of the runs, of which there may be fewer than groups."""
+    groups = min(groups, len(runs))
+    return robust_mean(runs, groups, seed=options.seed) if groups >= FEWEST_GROUPS else None
+
+
+def _trimmed(side: Embedded, of_random: RobustMean, of_runs: RobustMean | None) -> Embedded:
+    random = side.random.only(of_random.kept())
+    if side.runs is None or of_runs is None:
+        return Embedded(side.sketch, random, None, None)
+    runs = side.runs.only(of_runs.kept())
+    # Bad rows that follow each other are in a few runs and in all random blocks: what these runs tell of the
+    # order must not be left out. Scattered ones are in some of both, and say nothing.
+    order = dependence(random, runs) if len(of_random.wild) else side.dependence
+    return Embedded(side.sketch, random, runs, order)
+
+
+def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
+    """Say so if half of the groups may hold a wild block of either side."""
+    groups = min(centre.groups for centre in centres)
+    if not any(c.astray for c in centres) and 2 * sum(len(c.wild) for c in centres) < groups:
+        return []
+    wild = " and ".join(
+        f"most of {n}" if c.astray else f"{len(c.wild)} of {c.blocks} of {n}"
+        for n, c in zip(names, centres, strict=True)
+    )
+    return [
+        f"Blocks of rows disagree wildly ({wild}): too many for the median of {groups} groups, so the MMD "
+        f"may be that of bad rows, and there is no test. {_remedy(groups, centres)}"
+    ]
+
+
+def _remedy(groups: int, centres: list[RobustMean]) -> str:
+    most = min(centre.blocks for centre in centres)
+    larger = f"Use --robust {most}, or sketch" if groups < most else "Sketch"
+    return f"{larger} with more --blocks."
+
+
+def _excess(sketch: Sketch, blocks: Blocks) -> float | None:
+    """Return how much more blocks vary than rows do, by the median of the sampled rows; None if unknown."""
+    sample, basis = sketch.tally.sample, sketch.basis
+    if len(sample) < _FEWEST_SAMPLED or len(blocks) < 2:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        features = features_of(basis, sample.scaled(basis.middle)[:_SAMPLED])
+    features = features[np.isfinite(features).all(axis=1)]
+    typical = float(np.median(((features - geometric_median(features)) ** 2).sum(axis=1)))
+    return blocks.row_variance() / typical if typical > 0 else None

@@ -1,0 +1,179 @@
+"""What is asked of a comparison, and what it finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nysketch._support.seeds import require_seed
+from nysketch.errors import UsageError
+from nysketch.twosample.explain import Explanation
+from nysketch.twosample.median_of_means import RobustMMD
+from nysketch.twosample.mmd import Dependence, Distance
+from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, Verdict
+
+AUTO, NONE = "auto", "none"
+TESTS = (AUTO, PERMUTATION, BOOTSTRAP, NONE)
+RANDOM, CONSECUTIVE = "random", "consecutive"
+PARTITIONS = (AUTO, RANDOM, CONSECUTIVE)
+ADJUSTMENTS = ("holm", "bh", NONE)
+DEFAULT_PERMUTATIONS = 1000
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compare."""
+
+    test: str = AUTO
+    permutations: int | None = None  # None: as many as comparisons need
+    alpha: float = 0.05
+    seed: int = 0
+    blocks: str = AUTO
+    robust: int | None = None
+    explain: bool = True
+    regions: int = 3
+
+    def __post_init__(self) -> None:
+        for what, value, allowed in (("test", self.test, TESTS), ("blocks", self.blocks, PARTITIONS)):
+            if value not in allowed:
+                raise UsageError(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+        if not 0 < self.alpha < 1:
+            raise UsageError(f"the level alpha must be between 0 and 1, not {self.alpha:g}")
+        if self.permutations is not None and not 1 <= self.permutations <= 10**7:
+            raise UsageError(
+                f"the number of permutations must be from 1 to 10000000, not {self.permutations}"
+            )
+        if self.robust is not None and self.robust < 1:
+            raise UsageError(f"the number of groups must be positive, not {self.robust}")
+        require_seed(self.seed)
+
+    def draws(self, comparisons: int = 1) -> int:
+        """Return how often to draw: an adjusted p-value cannot be below comparisons / (draws + 1)."""
+        room = math.ceil(4 * comparisons / self.alpha)
+        return max(DEFAULT_PERMUTATIONS, room) if self.permutations is None else self.permutations
+
+    def require_draws(self, comparisons: int = 1) -> None:
+        """Raise a UsageError if nothing could be rejected, with so few permutations."""
+        draws = self.draws(comparisons)
+        if self.test != NONE and (draws + 1) * self.alpha < comparisons * (1 - 1e-9):
+            adjusted = f" adjusted for {comparisons} comparisons" if comparisons > 1 else ""
+            raise UsageError(
+                f"with {draws} permutations no p-value{adjusted} is below {comparisons / (draws + 1):.2g}: "
+                f"at --alpha {self.alpha:g} nothing can be rejected. Use more --permutations"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Robustness:
+    """What a median of means found: blocks left out, and whether they are too many to trust it."""
+
+    median: RobustMMD  # over groups of all blocks
+    left_out: tuple[list[int], list[int]]  # numbers of blocks, or of runs
+    overwhelmed: bool
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {
+            "disagreement": _finite(self.median.disagreement),
+            "groups": self.median.groups,
+            "left_out": {"first": self.left_out[0], "second": self.left_out[1]},
+            "median_mmd": self.median.value,
+            "overwhelmed": self.overwhelmed,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """How two sketches differ; with bad rows left out, if that was asked for."""
+
+    names: tuple[str, str]
+    rows: tuple[int, int]
+    distance: Distance
+    blocks: str
+    block_counts: tuple[int, int]
+    dependences: tuple[Dependence | None, Dependence | None]
+    verdict: Verdict | None
+    alpha: float
+    allowance: float
+    robustness: Robustness | None
+    explanation: Explanation | None
+    notes: list[str]
+    p_value_adjusted: float | None = None
+
+    @property
+    def mmd(self) -> float:
+        """The maximum mean discrepancy: the distance of the mean embeddings."""
+        return self.distance.mmd
+
+    @property
+    def p_value(self) -> float | None:
+        """The share of chance results that are as extreme; None without a test."""
+        return None if self.verdict is None else self.verdict.p_value
+
+    @property
+    def rejected(self) -> bool | None:
+        """Whether the difference is more than chance, after adjustment for other comparisons."""
+        if self.verdict is None:
+            return None
+        p = self.verdict.p_value if self.p_value_adjusted is None else self.p_value_adjusted
+        return p <= self.alpha
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        verdict, distance = self.verdict, self.distance
+        return {
+            "allowance": self.allowance,
+            "alpha": self.alpha,
+            "block_counts": list(self.block_counts),
+            "blocks": self.blocks,
+            "explanation": None if self.explanation is None else self.explanation.describe(),
+            "first": self.names[0],
+            "mmd": self.mmd,
+            "mmd_squared": distance.squared,
+            "mmd_squared_se": _finite(distance.squared_se),
+            "mmd_squared_unbiased": _finite(distance.squared_unbiased),
+            "notes": self.notes,
+            "p_value": self.p_value,
+            "p_value_adjusted": self.p_value_adjusted,
+            "permutations": None if verdict is None else verdict.permutations,
+            "rejected": self.rejected,
+            "robust": None if self.robustness is None else self.robustness.describe(),
+            "rows": list(self.rows),
+            "second": self.names[1],
+            "standard_error": _finite(distance.standard_error),
+            "test": NONE if verdict is None else verdict.test,
+            "tested_blocks": None if verdict is None else list(verdict.blocks),
+            "threshold": None if verdict is None else _finite(verdict.threshold),
+            "variance_ratios": [None if d is None else asdict(d) for d in self.dependences],
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Several comparisons, with p-values adjusted for their number."""
+
+    names: list[str]
+    pairs: list[tuple[int, int]]
+    found: list[Comparison]
+    adjustment: str
+
+    @property
+    def rejected(self) -> list[Comparison]:
+        """Those whose difference is more than chance."""
+        return [comparison for comparison in self.found if comparison.rejected]
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON: those of the comparison, or a list of all of them."""
+        if len(self.found) == 1:
+            return self.found[0].describe()
+        return {
+            "adjustment": self.adjustment,
+            "comparisons": [comparison.describe() for comparison in self.found],
+            "rejected": bool(self.rejected),
+            "sketches": self.names,
+        }

@@ -1,0 +1,126 @@
+"""Sketches without bad rows: the blocks that disagree with most others are left out.
+
+Each block is a random part of all rows (or a run of consecutive ones), so the others still stand for the
+whole. Cells and second moments are not kept by block: what is learned from such a sketch is learned from its
+kernel sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nysketch.accumulators.blocks import BlockSums
+from nysketch.accumulators.exact import ExactSum
+from nysketch.accumulators.sample import RowSample
+from nysketch.accumulators.spans import Runs
+from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.median_of_means import RobustMean, require_groups, robust_mean
+from nysketch.twosample.mmd import Blocks
+
+# A row this many times farther from the middle than most is a bad one.
+_FARTHER = 50.0
+
+
+@dataclass(frozen=True, eq=False)
+class Trimmed:
+    """A sketch of the blocks that agree; `left_out` are the numbers of the others.
+
+    `overwhelmed` if they are too many for the median to be trusted.
+    """
+
+    sketch: Sketch
+    blocks: str  # "random" or "consecutive"
+    left_out: list[int]
+    rows_left_out: int
+    groups: int
+    overwhelmed: bool
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {
+            "blocks": self.blocks,
+            "groups": self.groups,
+            "left_out": self.left_out,
+            "overwhelmed": self.overwhelmed,
+            "rows_left_out": self.rows_left_out,
+        }
+
+
+def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
+    """Leave out the blocks of a sketch that are far from the median of `groups` groups of them.
+
+    Random blocks, unless bad rows are in too many of these and follow each other: then runs of rows.
+    """
+    sketch.mean_kernel()  # complains if there are no rows
+    kind, parts, found = "random", sketch.tally.blocks, None
+    require_groups(groups, int((_weights(parts) > 0).sum()), "the sketch")
+    found = _centre(sketch, parts, groups, seed)
+    if found.crowded and sketch.runs is not None:
+        runs = _as_blocks(sketch.runs)
+        if (_weights(runs) > 0).sum() >= groups:
+            other = _centre(sketch, runs, groups, seed)
+            if not other.crowded:
+                kind, parts, found = "consecutive", runs, other
+    some = np.flatnonzero(_weights(parts) > 0)
+    rest = without(sketch, some[found.wild], consecutive=kind == "consecutive")
+    left_out = some[found.wild].tolist()
+    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, found.crowded)
+
+
+def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, consecutive: bool) -> Sketch:
+    """Return the sketch without some of its blocks, or runs, and without sampled rows that are far off."""
+    parts = sketch.tally.blocks
+    if consecutive and sketch.runs is not None:
+        parts = _as_blocks(sketch.runs)
+    kept = np.setdiff1d(np.arange(len(parts.rows)), left_out)
+    tally = replace(
+        sketch.tally,
+        blocks=_only(parts, kept),
+        sample=_near_rows(sketch.tally.sample),
+        cells=None,
+        runs=None,
+        groups=None,
+        moments=None,
+    )
+    return replace(sketch, tally=tally)
+
+
+def _as_blocks(runs: Runs) -> BlockSums:
+    return BlockSums(runs.sums, runs.rows, runs.weights)
+
+
+def _centre(sketch: Sketch, parts: BlockSums, groups: int, seed: int) -> RobustMean:
+    features = Blocks.of(sketch.basis.to_features(parts.sums.high), _weights(parts))
+    return robust_mean(features, groups, seed=seed)
+
+
+def _weights(parts: BlockSums) -> NDArray[Any]:
+    return parts.rows if parts.weights is None else parts.weights.high
+
+
+def _only(parts: BlockSums, kept: NDArray[np.int64]) -> BlockSums:
+    def part(sums: ExactSum) -> ExactSum:
+        return ExactSum(sums.high[kept], sums.low[kept])
+
+    weights = None if parts.weights is None else part(parts.weights)
+    return BlockSums(part(parts.sums), parts.rows[kept], weights)
+
+
+def near(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which rows are not many times farther from the middle than most are."""
+    rows = np.asarray(rows, np.float64)
+    distances = np.linalg.norm(rows - np.median(rows, axis=0), axis=1)
+    return np.asarray(distances <= _FARTHER * max(float(np.median(distances)), 1e-300))
+
+
+def _near_rows(sample: RowSample) -> RowSample:
+    if sample.rows.dtype == object or len(sample) < 2:
+        return sample
+    kept = near(sample.rows)
+    weights = None if sample.weights is None else sample.weights[kept]
+    return replace(sample, keys=sample.keys[kept], rows=sample.rows[kept], weights=weights)

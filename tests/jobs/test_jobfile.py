@@ -1,0 +1,142 @@
+"""The job file: what is refused and how, and what overrides what."""
+
+import tomllib
+
+import pytest
+
+from nysketch.errors import InputError, UsageError
+from nysketch.jobs.config import as_toml, load_job
+
+SMALL = '[job]\nstore = "s"\n[inputs]\npaths = "data/{date}.parquet"\n'
+
+
+def load(tmp_path, text=SMALL, changes=(), environment=None):
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    return load_job(path, changes=changes, environment=environment or {})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SMALL + "[bais]\n", ["table 'bais' is unknown", "Did you mean 'basis'?"]),
+        (SMALL + "[basis]\nlandmark = 5\n", ["[basis]: key 'landmark'", "Did you mean 'landmarks'?"]),
+        (SMALL + "[basis]\nm = 5\n", ["[basis]: key 'm'", "Did you mean 'landmarks'?"]),
+        (SMALL + '[[models]]\nkind = "kmean"\nk = 2\n', ["kind must be one of", "Did you mean 'kmeans'?"]),
+        (SMALL + '[[comparisons]]\nagainst = "previous"\nalhpa = 0.1\n', ["[[comparisons]]", "'alpha'"]),
+        (SMALL + "[basis]\nlandmarks = 'many'\n", ["[basis] landmarks must be a whole number", "'many'"]),
+        (SMALL + "[sketch]\ncells = 1\n", ["[sketch] cells must be true or false, not 1"]),
+        (SMALL + "[windows]\nlast = 7\n", ["write [[windows]]"]),
+        (SMALL + "[[basis]]\n", ["write [basis]"]),
+        (SMALL + "[[windows]]\nlast = 7\n[[windows]]\nlast = 7\n", ["two named 'last-7'"]),
+        (SMALL + '[[models]]\nkind = "gmm"\nk = 2\nwindow = "last-9"\n', ["window 'last-9' is unknown"]),
+        (SMALL + '[[models]]\nkind = "gmm"\n', ["[[models]] gmm: k is missing"]),
+        (SMALL + '[[models]]\nkind = "gmm"\nk = "5:2"\n', ["range such as"]),
+        (SMALL + '[[models]]\nkind = "kmeans"\nk = 2\ncovariance = "full"\n', ["covariance is for gmm"]),
+        (SMALL + "[retention]\npartitions = 5\n[[windows]]\nlast = 7\n", ["last-7 is over 7", "keeps 5"]),
+        (SMALL + '[[comparisons]]\nagainst = "reference"\n', ["needs reference"]),
+        (SMALL + '[[comparisons]]\nagainst = "previous"\npermutations = 5\n', ["previous", "permutations"]),
+        (SMALL + '[basis]\nfile = "b.nysk"\nscale = "robust"\n', ["scale is for making a basis"]),
+        (SMALL + '[basis]\nsampling = "best"\n', ["[basis]: sampling must be one of"]),
+        ('[job]\nstore = "s"\n', ["[inputs] paths is missing"]),
+        ('[inputs]\npaths = "a"\n', ["[job] store is missing"]),
+        (SMALL + 'partition = "date2"\n', ['"hive:KEY"']),
+        (SMALL.replace("{date}", "x") + 'partition = "date"\n', ["no {date} in data/x.parquet"]),
+        (SMALL.replace("{date}", "{day}"), ["{day} is unknown"]),
+        (SMALL.replace("{date}", "{date:%m}"), ["needs the year"]),
+        (SMALL.replace("{date}", "{date:%A}"), ["%A is none of"]),
+        ("[job\n", ["not a job file"]),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place_and_what_was_meant(tmp_path, text, words):
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path, text)
+    assert all(word in str(caught.value) for word in ["job.toml", *words]), str(caught.value)
+
+
+def test_a_job_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: cannot read the job file"):
+        load_job(tmp_path / "none.toml")
+
+
+def test_flags_beat_variables_which_beat_the_file_which_beats_defaults(tmp_path):
+    text = SMALL + "[basis]\nlandmarks = 5\n"
+    variable = {"NYSKETCH_RUN_BASIS_LANDMARKS": "6", "NYSKETCH_RUN_LOCK_WAIT": "1"}
+
+    def landmarks(*args, **options):
+        return load(tmp_path, *args, **options).settings["basis"]["landmarks"]
+
+    assert landmarks() == 1000
+    assert landmarks(text) == 5
+    assert landmarks(text, environment=variable) == 6
+    assert landmarks(text, ["basis.landmarks=7"], variable) == 7
+
+
+def test_settings_in_lists_are_overridden_by_name(tmp_path):
+    text = SMALL + '[[comparisons]]\nagainst = "previous"\n[[windows]]\nlast = 7\n'
+    environment = {"NYSKETCH_RUN_WINDOWS_LAST_7_LAST": "14"}
+    job = load(tmp_path, text, ["comparisons.previous.alpha=0.5"], environment)
+    assert job.comparisons[0]["alpha"] == 0.5
+    assert job.windows == [{"name": "last-7", "last": 14}]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("basis.landmark=5", "Did you mean 'landmarks'?"),
+        ("bases.landmarks=5", "Did you mean 'basis'?"),
+        ("landmarks=5", "is not of the form table.key=value"),
+        ("windows.last-8.last=5", "name 'last-8' is unknown"),
+        ("basis.landmarks=x", "must be a whole number"),
+    ],
+)
+def test_an_override_that_makes_no_sense(tmp_path, change, words):
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path, SMALL + "[[windows]]\nlast = 7\n", [change])
+    assert words in str(caught.value) and change in str(caught.value)
+
+
+def test_a_variable_that_names_no_key(tmp_path):
+    with pytest.raises(UsageError, match=r"NYSKETCH_RUN_BASIS_LANDMARK: .*Did you mean 'landmarks'"):
+        load(tmp_path, environment={"NYSKETCH_RUN_BASIS_LANDMARK": "6"})
+
+
+def test_text_that_looks_like_a_number_stays_text(tmp_path):
+    text = SMALL + '[[comparisons]]\nagainst = "reference"\nreference = "a"\n'
+    job = load(tmp_path, text, ["comparisons.reference.reference=202004"])
+    assert job.comparisons[0]["reference"] == "202004"
+
+
+def test_the_settings_that_are_shown_give_the_same_settings(tmp_path):
+    text = SMALL + '[basis]\nkernel = { a = "gaussian", "b c" = "linear" }\n'
+    text += '[basis.groups]\na = ["x"]\n"b c" = ["y", "quote\\"d"]\n[[windows]]\nlast = 7\n'
+    job = load(tmp_path, text)
+    shown = as_toml(job.settings)
+    tomllib.loads(shown)
+    assert load(tmp_path, shown).settings == job.settings
+
+
+def test_show_config_prints_what_would_be_used(tmp_path, run_cli):
+    (tmp_path / "job.toml").write_text(SMALL)
+    flags = ["run", tmp_path / "job.toml", "--show-config", "--set", "sketch.blocks=8", "--threads", "3"]
+    shown = tomllib.loads(run_cli(*flags, env={"NYSKETCH_RUN_JOB_NAME": "night"}).stdout)
+    assert (shown["sketch"]["blocks"], shown["job"]["name"], shown["job"]["threads"]) == (8, "night", 3)
+    wrong = run_cli("run", tmp_path / "job.toml", "--set", "sketch.block=8")
+    assert wrong.returncode == 2 and "Did you mean 'blocks'?" in wrong.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_names_that_overrides_make_equal_are_refused(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text(
+        '[job]\nstore = "s"\n[inputs]\npaths = "*.parquet"\n[[windows]]\nlast = 2\n[[windows]]\nlast = 3\n'
+    )
+    with pytest.raises(UsageError, match="there are two named 'last-3'"):
+        load_job(path, changes=["windows.last-2.name=last-3"], environment={})
+
+
+def test_a_glob_that_makes_no_sense(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text('[job]\nstore = "s"\n[inputs]\npaths = "[z-a]-{date}.parquet"\n')
+    with pytest.raises(UsageError, match="makes no sense as a glob"):
+        load_job(path, environment={})

@@ -1,0 +1,103 @@
+"""Outputs: when they are made again, what they may not replace, and what they remember."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nysketch
+from nysketch.basis.options import BasisOptions
+from nysketch.errors import InputError, OutputError, UsageError
+from nysketch.passes.options import PassOptions
+from nysketch.passes.to_file import basis_to_file, sketch_to_file
+from nysketch.sources.open import open_source
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = []
+    for i in range(2):
+        rows = np.random.default_rng(i).standard_normal((300, 2)) + i
+        paths.append(tmp_path / f"{i}.parquet")
+        pq.write_table(pa.table({"a": rows[:, 0], "b": rows[:, 1]}), paths[-1])
+    return paths
+
+
+def run(inputs, output, *, basis=None, m=10, if_exists="fail", **source_options):
+    like = None if basis is None else basis.columns
+    return sketch_to_file(
+        open_source(inputs, like=like, **source_options),
+        output,
+        basis=basis,
+        wanted=BasisOptions(m=m),
+        options=PassOptions(blocks=4),
+        if_exists=if_exists,
+    )
+
+
+def test_a_sketch_made_with_another_basis_is_not_up_to_date(files, tmp_path):
+    output = tmp_path / "s.nysk"
+    other = nysketch.Basis.fit(files[1], m=10)
+    run(files[0], output, basis=other)
+    assert run(files[0], output, basis=other, if_exists="skip").skipped
+    with pytest.raises(OutputError, match="basis differ"):
+        run(files[0], output, if_exists="skip")
+    run(files[0], output, if_exists="overwrite")
+    assert run(files[0], output, if_exists="skip").skipped
+    with pytest.raises(OutputError, match="basis differ"):
+        run(files[0], output, m=11, if_exists="skip")
+    with pytest.raises(OutputError, match="inputs differ"):
+        run(files, output, if_exists="skip")
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file://{}"])
+def test_no_output_replaces_its_input(files, spelling):
+    before = files[0].read_bytes()
+    source = open_source(spelling.format(files[0]))
+    with pytest.raises(UsageError, match="is an input"):
+        run(spelling.format(files[0]), files[0], if_exists="overwrite")
+    with pytest.raises(UsageError, match="is an input"):
+        basis_to_file(source, files[0], wanted=BasisOptions(m=5), overwrite=True)
+    assert files[0].read_bytes() == before
+
+
+def test_a_link_stays_a_link(files, tmp_path):
+    target, link = tmp_path / "target.nysk", tmp_path / "link.nysk"
+    link.symlink_to(target)
+    run(files[0], link)
+    assert link.is_symlink()
+    assert nysketch.load(target).rows == 300
+
+
+def test_skipped_inputs_are_told_again_when_there_is_nothing_to_do(files, tmp_path):
+    bad, output = tmp_path / "bad.parquet", tmp_path / "s.nysk"
+    bad.write_bytes(b"PAR1 but no more")
+    inputs = [files[0], bad]
+    for if_exists, skipped in (("fail", False), ("skip", True)):
+        outcome = run(inputs, output, if_exists=if_exists, skip_unreadable=True)
+        assert outcome.skipped == skipped
+        assert len(outcome.unreadable) == 1
+        assert "bad.parquet" in outcome.unreadable[0]
+
+
+def test_a_sketch_remembers_how_its_basis_was_asked_for(files):
+    made = nysketch.sketch(files[0], m=7)
+    assert made.settings["basis"]["m"] == 7
+    assert nysketch.sketch(files[1], basis=made).settings["basis"] is None
+
+
+def test_values_too_large_to_scale_name_their_column():
+    table = pa.table({"fine": [1.0, 2.0, 3.0], "huge": [1e200, -1e200, 1.7e308]})
+    with pytest.raises(InputError, match=r"'huge' holds values too large.*--scale none"):
+        nysketch.sketch(table, m=2)
+    with pytest.raises(InputError, match=r"values beyond 1e\+100.*--exclude"):
+        nysketch.sketch(table, m=2, scaling="none", bandwidth=1.0)
+    assert nysketch.sketch(table, m=2, exclude=["huge"]).rows == 3
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_seeds_out_of_range_are_refused(files, seed):
+    with pytest.raises(UsageError, match="seed must be between"):
+        nysketch.Basis.fit(files[0], m=5, seed=seed)
+    with pytest.raises(UsageError, match="seed must be between"):
+        nysketch.sketch(files[0], m=5, seed=seed)
