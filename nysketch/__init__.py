@@ -6,7 +6,33 @@
     nysketch.save(s, "data.nysk")
     total = nysketch.load("monday.nysk") + nysketch.load("tuesday.nysk")
 
-Importing this package is cheap: everything is loaded when first used.
+Importing this package is cheap: everything is loaded when first used. Each package may import those above it
+(docs/architecture.md):
+
+errors.py       the errors, and the exit code of each
+_types.py       types of arrays
+columns.py      the schema of a row
+_support/       knows nothing of sketches: files, locks, sizes
+provenance.py   which inputs, which shards of them, how often
+kernels/        k(x, y)
+basis/          rows → coordinate system: landmarks, Fourier features
+accumulators/   what is summed over rows: one file per statistic
+tiles/          the hot loop
+sketches/       the algebra of sketches, and their quality
+twosample/      MMD: distances and tests between sketches
+hsic/           tests of independence
+sources/        tables to read
+files/          our own files: sketches, checkpoints
+engines/        who runs a pass: threads, Dask
+passes/         one pass over a source
+models/         centroids and mixtures, and what they say of rows
+learning/       sketch → model
+coresets/       few weighted rows for all of them
+estimators.py   sketching and learning with the manners of scikit-learn
+jobs/           a job file and its store
+plotting/       pictures
+report/         the report on a store
+cli/            one file per command
 """
 
 from __future__ import annotations

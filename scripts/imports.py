@@ -1,8 +1,8 @@
 """What imports what in the package, read from the source without importing it: `python scripts/imports.py`.
 
 Prints the packages from the bottom to the top with their modules and lines, then the import cycles;
-`--walk nysketch.cli.sketch` prints all that a module imports, directly or not. tests/test_layers.py checks
-what is read here.
+`--walk nysketch.cli.sketch` prints all that a module imports, directly or not.
+tests/project/test_layers.py checks what is read here.
 """
 
 from __future__ import annotations
@@ -43,34 +43,6 @@ ORDER = [
     "report",
     "cli",
 ]
-
-# Files that have not moved yet, and the package where they (or their larger parts) belong. Files elsewhere
-# belong to the package in which they are. Delete this table when everything has moved.
-OLD_HOME = {
-    file: package
-    for package, files in {
-        "_support": "atomic.py blas.py compiled.py locks.py sizes.py texts.py",
-        "provenance": "stretches.py",
-        "basis": "basis.py fitting.py landmarks.py quality.py",
-        "accumulators": "accumulators.py cells.py exact.py groups.py runs.py samples.py secondmoments.py",
-        "sketches": "coverage.py describe.py sketches.py",
-        "twosample": "comparing/ robust.py trimming.py twosample.py",
-        "hsic": "depending.py hsic.py tiles/shifts.py",
-        "files": "checkpoint.py checks.py combine.py export.py fileformat.py tables.py",
-        "passes": "jobs.py parts.py passes.py passoptions.py pilot.py planning.py reading.py tallying.py",
-        "models": "assigning.py modelfiles.py models.py refining.py",
-        "learning": "decode/ learning.py modeljobs.py",
-        "coresets": "condensing.py coresetfiles.py coresets.py elimination.py nearness.py recombination.py"
-        " recombining.py testfunctions.py",
-        "jobs": "nightly/",
-        "plotting": "reporting/charts.py reporting/clouds.py reporting/colours.py reporting/drawing.py"
-        " reporting/maps.py reporting/pictures.py reporting/png.py reporting/projecting.py"
-        " reporting/scales.py reporting/svg.py",
-        "report": "reporting/",
-        "cli": "ui.py",
-    }.items()
-    for file in files.split()
-}
 
 
 @dataclass(frozen=True)
@@ -125,8 +97,7 @@ class Module:
         """The package of ORDER it belongs to; None for the root and what has no place."""
         first, _, rest = self.file.partition("/")
         package = first if rest else first.removesuffix(".py")
-        home = OLD_HOME.get(self.file) or OLD_HOME.get(f"{first}/" if rest else "") or package
-        return home if home in ORDER else None
+        return package if package in ORDER else None
 
 
 class Package:

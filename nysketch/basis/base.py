@@ -69,25 +69,23 @@ class Basis:
         The column of row `weights`, if there is one, is no feature; it does not change the sample.
         Options are those of `nysketch.basis.options.BasisOptions`: m, kernel, bandwidth, sampling and so on.
         """
-        # Here and in `from_rows` this layer reaches up: people look for them on the class.
-        from nysketch.basis.options import BasisOptions
-        from nysketch.engines.threads import Threads
-        from nysketch.passes.pilot import fit_basis
-        from nysketch.sources.open import open_source
+        # People look for it on the class: the one place where this layer reaches up.
+        from nysketch.passes.pilot import basis_of_data
 
-        wanted = BasisOptions.of(options)
-        source = open_source(
+        return basis_of_data(
             data,
-            columns=wanted.columns_to_read(columns),
+            columns=columns,
             exclude=exclude,
             weights=weights,
             datasets=datasets,
             allow_external=allow_external,
             retries=retries,
             timeout=timeout,
-            text=wanted.text,
+            seed=seed,
+            nulls=nulls,
+            threads=threads,
+            options=options,
         )
-        return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))
 
     @property
     def m(self) -> int:

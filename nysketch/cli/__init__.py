@@ -3,6 +3,9 @@
 Commands are imported when they run, so that `nysketch --help` is quick; each imports the library inside
 its body for the same reason. This module turns errors into messages and exit codes, and nothing else
 does.
+
+_options/     options that several commands share
+_output.py    messages, tables, JSON, progress
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Kernels: values between rows, in float64, their gradients, and what must be stored to rebuild them.
 
-base.py       what every kernel offers
-radial.py     of the distance: Gaussian, sums of Gaussians, Laplacian, Matérn
-dot.py        of the scalar product: linear, polynomial, cosine
-product.py    products over groups of columns
-strings.py    of strings: spectrum, subsequence; their inner loop is _subsequences.py
-options.py    from names and pilot rows to a kernel; from what a file holds to a kernel
+base.py            what every kernel offers
+radial.py          of the distance: Gaussian, sums of Gaussians, Laplacian, Matérn
+dot.py             of the scalar product: linear, polynomial, cosine
+product.py         products over groups of columns
+strings.py         of strings: spectrum, subsequence
+_subsequences.py   the inner loop of the latter, compiled
+options.py         from names and pilot rows to a kernel; from what a file holds to a kernel
 
 Rows arrive here scaled (see basis/base.py). The fast evaluation inside the pass is the business of tiles/
 and is tested against this package.

@@ -6,7 +6,7 @@ nothing, and a file of ten thousand row groups is not read twice for a thousand 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +20,10 @@ from nysketch.basis.fit import fit_rows
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.columns import total_width
 from nysketch.engines.protocol import Check, Engine
-from nysketch.engines.threads import engine_of
+from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, UsageError
 from nysketch.passes.chunks import ChunkReader
+from nysketch.sources.open import open_source
 from nysketch.sources.protocol import Fragment, Source, row_width
 
 Progress = Callable[[int, int], None]
@@ -41,6 +42,22 @@ def default_pilot_rows(m: int, d: int) -> int:
 def pilot_rows_for(options: BasisOptions, d: int) -> int:
     """Return how many pilot rows to draw for a basis of d features."""
     return options.pilot_rows or default_pilot_rows(options.most, d)
+
+
+def basis_of_data(
+    data: Any,
+    *,
+    seed: int,
+    nulls: str,
+    threads: int | None,
+    columns: Sequence[str] | None,
+    options: Mapping[str, Any],
+    **reading: Any,
+) -> Basis:
+    """Open data and make a basis from a pilot of it: what `Basis.fit` does."""
+    wanted = BasisOptions.of(options)
+    source = open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
+    return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))
 
 
 def fit_basis(

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import nysketch
+from nysketch.basis.options import BasisOptions
 from nysketch.cli import COMMANDS
-from nysketch.fitting import BasisOptions
-from nysketch.passoptions import PassOptions
-from scripts.imports import NAME, OLD_HOME, ORDER, Package, cycles, reachable
+from nysketch.passes.options import PassOptions
+from scripts.imports import NAME, ORDER, Package, cycles, reachable
 
 DIRECTORY = Path(nysketch.__file__).parent
 PACKAGE = Package(DIRECTORY)
@@ -27,14 +27,9 @@ HEAVY = {"pyarrow", "h5py", "click", "tqdm", "numba"}
 
 # Imports that go up, or back to where they come from: file, function, what.
 UPWARD = {
-    ("basis.py", "Basis.fit", "nysketch.engines.local"),
-    ("basis.py", "Basis.fit", "nysketch.fitting"),
-    ("basis.py", "Basis.fit", "nysketch.pilot"),
-    ("basis.py", "Basis.fit", "nysketch.sources"),
-    ("basis.py", "Basis.from_rows", "nysketch.fitting"),
-    ("nightly/running.py", "_write_report", "nysketch.reporting"),
-    ("quality.py", None, "nysketch.samples"),
-    ("quality.py", None, "nysketch.sketches"),
+    ("basis/base.py", "Basis.fit", "nysketch.passes.pilot"),  # people look for it there
+    ("jobs/run.py", "_write_report", "nysketch.report.write"),
+    ("passes/task.py", None, "nysketch.models.base"),
 }
 
 # Imports of names that are put together when they run.
@@ -46,15 +41,11 @@ DYNAMIC = {
 
 # They load the compiler, and are imported inside functions only; so may modules whose names begin with _.
 COMPILED = {
-    "compiled.py",  # what the others are compiled by
-    "elimination.py",
-    "kernels/subsequences.py",
-    "tiles/shifts.py",
+    "_support/jit.py",  # what the others are compiled by
 }
 
 # Coresets of data, which is read: all others of coresets are algebra.
 FROM_DATA = {"coresets/files.py", "coresets/fragments.py", "coresets/from_data.py"}
-OLD_FROM_DATA = {"condensing.py", "coresetfiles.py", "recombining.py"}
 
 # Commands that use other commands: file, what.
 COMMANDS_IN_COMMANDS = {
@@ -69,32 +60,14 @@ COMMANDS_IN_COMMANDS = {
 }
 
 # Outside of cli: file, library.
-TERMINAL = {("ui.py", "click"), ("ui.py", "tqdm")}
+TERMINAL = set()
 
 # `__init__.py` with more than a map and names of other modules.
-LOGIC_IN_INIT = {
-    "comparing/__init__.py",
-    "engines/__init__.py",
-    "sources/__init__.py",
-    "tiles/__init__.py",
-}
+LOGIC_IN_INIT = set()
 
 # More than 450 lines, and why; three at most.
 LONG = {
-    "basis.py",  # columns, both kinds of bases, and their seeds: to be divided
     "estimators.py",  # two estimators with all that scikit-learn asks of them
-    "models.py",  # both kinds of models: to be divided
-}
-
-# Packages whose docstring does not list exactly their modules.
-UNLISTED = {
-    "__init__.py",
-    "cli/__init__.py",
-    "engines/__init__.py",
-    "kernels/__init__.py",
-    "reporting/__init__.py",
-    "sources/__init__.py",
-    "tiles/__init__.py",
 }
 
 ROOT = {"__init__", "__main__", "_version", "errors", "_types", "columns", "provenance", "estimators"}
@@ -113,9 +86,6 @@ def place(found):
 def test_every_module_has_a_place_in_the_order():
     lost = {module.file for module in MODULES.values() if module.home is None}
     assert lost <= {"__init__.py", "__main__.py"}
-    assert set(OLD_HOME.values()) <= set(ORDER)
-    moved = not any(file.startswith(old) for old in OLD_HOME for file in FILES)
-    assert not moved or not OLD_HOME, "everything has moved: delete OLD_HOME"
 
 
 def test_every_import_is_of_a_module_that_exists():
@@ -161,9 +131,9 @@ def algebra():
     """Return the files that need neither data nor terminals, by package."""
     packages = [*takewhile(lambda home: home != "twosample", ORDER), "twosample", "hsic"]
     parts = {home: [module.file for module in PACKAGE.members(home)] for home in packages}
-    parts["decode"] = [file for file in FILES if re.match(r"(learning/)?decode/", file)]
+    parts["decode"] = [file for file in FILES if re.match(r"learning/decode/", file)]
     parts["coresets"] = [
-        module.file for module in PACKAGE.members("coresets") if module.file not in FROM_DATA | OLD_FROM_DATA
+        module.file for module in PACKAGE.members("coresets") if module.file not in FROM_DATA
     ]
     return {name: files for name, files in parts.items() if files}
 
@@ -199,7 +169,6 @@ def test_compiled_modules_are_listed():
         if package != "tiles" and FILES[file].name in loading and not file.rpartition("/")[2].startswith("_")
     }
     exactly(found, COMPILED)
-    exactly(OLD_FROM_DATA & set(FILES), OLD_FROM_DATA)
 
 
 def loaded_by(statement):
@@ -268,10 +237,9 @@ def contents(module):
 
 def test_packages_list_their_modules():
     packages = [module for module in MODULES.values() if module.is_package]
-    exactly({m.file for m in packages if sorted(listed(m)) != sorted(contents(m))}, UNLISTED)
-    if "__init__.py" not in UNLISTED:
-        names = [name.removesuffix(".py").removesuffix("/") for name in listed(MODULES[NAME])]
-        assert names == [home for home in ORDER if home in names], "list them from the bottom to the top"
+    assert not [m.file for m in packages if sorted(listed(m)) != sorted(contents(m))]
+    names = [name.removesuffix(".py").removesuffix("/") for name in listed(MODULES[NAME])]
+    assert names == [home for home in ORDER if home in names], "list them from the bottom to the top"
 
 
 def test_files_in_docstrings_exist():
@@ -287,12 +255,11 @@ def test_files_in_docstrings_exist():
 
 
 def test_the_root_holds_what_has_no_package_only():
-    old = {file.partition("/")[0].removesuffix(".py") for file in OLD_HOME}
     for file in FILES:
         first, slash, _ = file.partition("/")
         name = first.removesuffix(".py")
         assert name not in nysketch.__all__, f"{first} has the name of something public"
-        assert name in old or name in (set(ORDER) - ROOT if slash else ROOT), f"{file} belongs elsewhere"
+        assert name in (set(ORDER) - ROOT if slash else ROOT), f"{file} belongs elsewhere"
 
 
 @pytest.mark.parametrize(
