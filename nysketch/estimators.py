@@ -274,7 +274,7 @@ def _like(before: Sketch | None, options: PassOptions) -> PassOptions:
         sample_rows=before.tally.sample.capacity,
         cells=before.cells is not None,
         far_rows=None if before.cells is None else before.cells.far.kept.capacity,
-        runs=0 if before.runs is None else before.runs.capacity,
+        runs=0 if before.spans is None else before.spans.capacity,
         second_moments=before.second_moments is not None,
     )
 

@@ -250,7 +250,7 @@ def test_batches_can_follow_a_fit_or_a_saved_sketch(tmp_path):
     estimator.partial_fit(X[3000:])
     assert estimator.sketch_.rows == len(X)
     assert len(estimator.sketch_.tally.sample) == 0
-    assert estimator.sketch_.runs.capacity == 7
+    assert estimator.sketch_.spans.capacity == 7
     fitted = SketchedKMeans(4, random_state=0, basis=sketch).fit(X[:3000])
     assert hasattr(fitted, "labels_")
     fitted.partial_fit(X[3000:])

@@ -9,9 +9,9 @@ PRECISIONS = ("float32", "float64")
 GRID_FLOAT32 = -44
 # For float64 values, and for weighted rows: weights may be as small as reading.SMALLEST_WEIGHT.
 GRID_FINE = -64
-# For sums of runs where those of blocks are on GRID_FLOAT32. They are compared with each other, to a few
-# digits; and runs of up to 5e8 rows then need no `low` at all, a third of the bytes.
-GRID_RUNS = -24
+# For sums of spans where those of blocks are on GRID_FLOAT32. They are compared with each other, to a few
+# digits; and spans of up to 5e8 rows then need no `low` at all, a third of the bytes.
+GRID_SPANS = -24
 
 
 def grid_exponent(precision: str, *, weighted: bool) -> int:
@@ -19,9 +19,9 @@ def grid_exponent(precision: str, *, weighted: bool) -> int:
     return GRID_FLOAT32 if precision == "float32" and not weighted else GRID_FINE
 
 
-def grid_exponent_of_runs(precision: str, *, weighted: bool) -> int:
-    """Return the grid for the sums of runs."""
-    return GRID_RUNS if precision == "float32" and not weighted else GRID_FINE
+def grid_exponent_of_spans(precision: str, *, weighted: bool) -> int:
+    """Return the grid for the sums of spans."""
+    return GRID_SPANS if precision == "float32" and not weighted else GRID_FINE
 
 
 def grid_exponent_of_moments(*, weighted: bool, bounded: bool) -> int:

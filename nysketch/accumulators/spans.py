@@ -1,13 +1,13 @@
-"""Runs: kernel sums over runs of consecutive rows, beside those over random blocks.
+"""Spans: kernel sums over spans of consecutive rows, beside those over random blocks.
 
-Blocks say how sure the sums are if rows are independent of each other. Runs show where they are not: rows
+Blocks say how sure the sums are if rows are independent of each other. Spans show where they are not: rows
 that resemble their neighbours, sorted rows, a burst of bad ones.
 
-Every row has an address: a number that stands for its input, and its own number in that input. A run is all
+Every row has an address: a number that stands for its input, and its own number in that input. A span is all
 rows whose addresses agree but for the last bits, as many as the `level` says; beyond the bits of row numbers,
-whole inputs are put together. So runs of any level are made of those of any finer one, and the level can be
-what the rows alone decide: the finest at which they are in no more runs than wanted. Then neither the order
-of rows nor that of merging shows, and as the sums are exact (exact.py), runs add to the bit.
+whole inputs are put together. So spans of any level are made of those of any finer one, and the level can be
+what the rows alone decide: the finest at which they are in no more spans than wanted. Then neither the order
+of rows nor that of merging shows, and as the sums are exact (exact.py), spans add to the bit.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from nysketch.accumulators.exact import ExactSum
 
 Places = NDArray[np.int64]
 
-DEFAULT_RUNS = 64
-MOST_RUNS = 65_536
+DEFAULT_SPANS = 64
+MOST_SPANS = 65_536
 
-# Runs of fewer than 16 rows would say little, and take as much room as the rows do.
+# Spans of fewer than 16 rows would say little, and take as much room as the rows do.
 FINEST = 4
 ROW_BITS, INPUT_BITS = 48, 62
 COARSEST = ROW_BITS + INPUT_BITS  # all rows of all inputs
@@ -43,7 +43,7 @@ def place_of_input(key: int) -> int:
 
 
 def level_of_rows(rows: int, capacity: int) -> int:
-    """Return the finest level at which so many rows of one input are in at most `capacity` runs."""
+    """Return the finest level at which so many rows of one input are in at most `capacity` spans."""
     level = FINEST
     while -(-rows >> level) > capacity and level < ROW_BITS:  # rounded up
         level += 1
@@ -51,7 +51,7 @@ def level_of_rows(rows: int, capacity: int) -> int:
 
 
 def coarser(where: Places, level: int, to: int) -> Places:
-    """Return the addresses, at a coarser level, of runs at a level."""
+    """Return the addresses, at a coarser level, of spans at a level."""
     inputs, numbers = where[:, 0], where[:, 1]
     inputs = inputs >> (max(to, ROW_BITS) - max(level, ROW_BITS))
     numbers = np.zeros_like(numbers) if to > ROW_BITS else numbers >> (to - level)
@@ -59,7 +59,7 @@ def coarser(where: Places, level: int, to: int) -> Places:
 
 
 def fitting_level(where: Places, level: int, capacity: int) -> int:
-    """Return the finest level from this one on at which the runs `where` are in at most `capacity` runs."""
+    """Return the finest level from this one on at which the spans `where` are in at most `capacity` spans."""
     start, finest = where, level
     while len(where) > capacity and len(_firsts(where := _sorted(where))) > capacity:
         level += 1
@@ -79,22 +79,22 @@ def _firsts(where: Places) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
-    """Rows, weight and kernel sums of each run, sorted: neighbours in an input are neighbours here.
+class Spans:
+    """Rows, weight and kernel sums of each span, sorted: neighbours in an input are neighbours here.
 
-    A run is there once any of its rows was read, even if all of them were dropped.
+    A span is there once any of its rows was read, even if all of them were dropped.
     """
 
-    capacity: int  # most runs that are kept
+    capacity: int  # most spans that are kept
     level: int
-    where: Places  # c × 2: the number of the input, that of the run in it
+    where: Places  # c × 2: the number of the input, that of the span in it
     rows: NDArray[np.int64]  # c
     weights: ExactSum | None  # c; None where rows have no weights
     sums: ExactSum  # c × m
 
     @classmethod
-    def none(cls, capacity: int, m: int, *, weighted: bool) -> Runs:
-        """Return the runs of no rows."""
+    def none(cls, capacity: int, m: int, *, weighted: bool) -> Spans:
+        """Return the spans of no rows."""
         return cls(
             capacity,
             FINEST,
@@ -109,16 +109,16 @@ class Runs:
 
     @property
     def weight(self) -> Floats:
-        """The weight of each run: its number of rows where they have no weights."""
+        """The weight of each span: its number of rows where they have no weights."""
         return self.rows.astype(np.float64) if self.weights is None else self.weights.high
 
     @property
-    def rows_per_run(self) -> int | None:
-        """How many rows of an input a run has room for; None where runs are whole inputs."""
+    def rows_per_span(self) -> int | None:
+        """How many rows of an input a span has room for; None where spans are whole inputs."""
         return 1 << self.level if self.level <= ROW_BITS else None
 
-    def coarsened(self, level: int) -> Runs:
-        """Return the runs at another level, which cannot be finer."""
+    def coarsened(self, level: int) -> Spans:
+        """Return the spans at another level, which cannot be finer."""
         if not self.level <= level <= COARSEST:
             raise ValueError(f"the level must be between {self.level} and {COARSEST}, not {level}")
         if level == self.level:
@@ -126,11 +126,11 @@ class Runs:
         where = coarser(self.where, self.level, level)
         return _united(self.capacity, level, where, self.rows, self.weights, self.sums)
 
-    def _beside(self, other: Runs) -> Runs:
-        """Return the runs of both at a level that has room for them."""
+    def _beside(self, other: Spans) -> Spans:
+        """Return the spans of both at a level that has room for them."""
         capacity = min(self.capacity, other.capacity)
         level = max(self.level, other.level)
-        both = np.vstack([coarser(runs.where, runs.level, level) for runs in (self, other)])
+        both = np.vstack([coarser(spans.where, spans.level, level) for spans in (self, other)])
         fitting = fitting_level(both, level, capacity)
         weights = None
         if self.weights is not None and other.weights is not None:
@@ -144,19 +144,19 @@ class Runs:
             _stacked(self.sums, other.sums),
         )
 
-    def __add__(self, other: Runs) -> Runs:
+    def __add__(self, other: Spans) -> Spans:
         return self._beside(other)
 
-    def __neg__(self) -> Runs:
+    def __neg__(self) -> Spans:
         weights = None if self.weights is None else -self.weights
-        return Runs(self.capacity, self.level, self.where, -self.rows, weights, -self.sums)
+        return Spans(self.capacity, self.level, self.where, -self.rows, weights, -self.sums)
 
-    def __sub__(self, other: Runs) -> Runs:
+    def __sub__(self, other: Spans) -> Spans:
         """Take away rows that are among these.
 
         The level stays as coarse as that of the coarser, though fewer rows might be told apart at a finer
-        one. It gets coarser still if there are runs that had fewer rows than are taken away: the rows were
-        read from another file then, and only larger runs are known to have had them.
+        one. It gets coarser still if there are spans that had fewer rows than are taken away: the rows were
+        read from another file then, and only larger spans are known to have had them.
         """
         left = self._beside(-other)
         while (left.rows < 0).any() and left.level < COARSEST:
@@ -164,7 +164,7 @@ class Runs:
         some = (left.rows != 0) | left.sums.high.any(axis=1)
         if left.weights is not None:
             some |= left.weights.high != 0
-        return Runs(
+        return Spans(
             left.capacity,
             left.level,
             left.where[some],
@@ -188,7 +188,7 @@ class Runs:
         }
 
     @classmethod
-    def from_parts(cls, description: dict[str, Any], arrays: Arrays, m: int, *, weighted: bool) -> Runs:
+    def from_parts(cls, description: dict[str, Any], arrays: Arrays, m: int, *, weighted: bool) -> Spans:
         """Rebuild from what `describe` and `arrays` returned; raise ValueError where they do not fit."""
         weights = ExactSum.from_arrays("runs.weights", arrays) if weighted else None
         sums = ExactSum.from_arrays("runs.sums", arrays)
@@ -197,7 +197,7 @@ class Runs:
         if rows.shape != (count,) or where.shape != (count, 2):
             raise ValueError(f"addresses or counts do not fit {count} runs")
         if sums.high.shape != (count, m) or (weights is not None and weights.high.shape != (count,)):
-            raise ValueError("the sums of runs do not fit the landmarks")
+            raise ValueError("the sums of spans do not fit the landmarks")
         return cls(description["capacity"], description["level"], where, rows, weights, sums)
 
 
@@ -216,13 +216,13 @@ def _united(
     rows: NDArray[np.int64],
     weights: ExactSum | None,
     sums: ExactSum,
-) -> Runs:
-    """Sort runs by address, and unite those with the same."""
+) -> Spans:
+    """Sort spans by address, and unite those with the same."""
     order = np.lexsort((where[:, 1], where[:, 0]))
     firsts = _firsts(where[order])
     sizes = np.diff(np.append(firsts, len(order)))
     counts = np.add.reduceat(rows[order], firsts) if len(firsts) else rows[:0]
-    return Runs(
+    return Spans(
         capacity,
         level,
         where[order][firsts],

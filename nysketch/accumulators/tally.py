@@ -16,7 +16,7 @@ from nysketch.accumulators.groups import GroupSums, grouped
 from nysketch.accumulators.ranges import ColumnRanges
 from nysketch.accumulators.sample import LARGEST_KEY, RowSample
 from nysketch.accumulators.second_moments import SecondMoments
-from nysketch.accumulators.spans import Runs
+from nysketch.accumulators.spans import Spans
 from nysketch.basis.base import Basis
 
 
@@ -24,7 +24,7 @@ from nysketch.basis.base import Basis
 class Tally:
     """All statistics of some rows, and how many rows were left out for nulls or NaN.
 
-    `cells` is None where they were not wanted, or the basis has no landmarks in space; `runs` is None where
+    `cells` is None where they were not wanted, or the basis has no landmarks in space; `spans` is None where
     they were not wanted, as is `moments`; `groups` also where the basis has none.
     """
 
@@ -33,7 +33,7 @@ class Tally:
     sample: RowSample
     dropped: int = 0
     cells: Cells | None = None
-    runs: Runs | None = None
+    spans: Spans | None = None
     groups: GroupSums | None = None
     moments: SecondMoments | None = None
 
@@ -46,12 +46,12 @@ class Tally:
         sample_rows: int,
         weighted: bool,
         far_rows: int | None = None,
-        runs: int = 0,
+        spans: int = 0,
         groups: bool = False,
         pairs: bool = False,
         moments: bool = False,
     ) -> Tally:
-        """Return the tally of no rows; without cells if `far_rows` is None, without runs if they are 0."""
+        """Return the tally of no rows; without cells if `far_rows` is None, without spans if they are 0."""
         landmarks = None if far_rows is None else numeric_landmarks(basis)
         parted = grouped(basis) if groups else None
         return cls(
@@ -61,7 +61,7 @@ class Tally:
             cells=None
             if landmarks is None or far_rows is None
             else Cells.zeros(landmarks, far_rows=far_rows, weighted=weighted),
-            runs=Runs.none(runs, basis.m, weighted=weighted) if runs else None,
+            spans=Spans.none(spans, basis.m, weighted=weighted) if spans else None,
             groups=None if parted is None else GroupSums.zeros(parted, pairs=pairs),
             moments=SecondMoments.zeros(basis.m) if moments else None,
         )
@@ -79,11 +79,11 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         # Those of some of the rows would be of no use.
-        cells, runs, groups, moments = None, None, None, None
+        cells, spans, groups, moments = None, None, None, None
         if self.cells is not None and other.cells is not None:
             cells = self.cells + other.cells
-        if self.runs is not None and other.runs is not None:
-            runs = self.runs + other.runs
+        if self.spans is not None and other.spans is not None:
+            spans = self.spans + other.spans
         if self.groups is not None and other.groups is not None:
             groups = self.groups + other.groups
         if self.moments is not None and other.moments is not None:
@@ -94,7 +94,7 @@ class Tally:
             self.sample + other.sample,
             self.dropped + other.dropped,
             cells,
-            runs,
+            spans,
             groups,
             moments,
         )
@@ -105,11 +105,11 @@ class Tally:
         ranges = (
             ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
         )
-        cells, runs, groups, moments = None, None, None, None
+        cells, spans, groups, moments = None, None, None, None
         if self.cells is not None and other.cells is not None:
             cells = self.cells - other.cells
-        if self.runs is not None and other.runs is not None:
-            runs = self.runs - other.runs
+        if self.spans is not None and other.spans is not None:
+            spans = self.spans - other.spans
         if self.groups is not None and other.groups is not None:
             groups = self.groups - other.groups
         if self.moments is not None and other.moments is not None:
@@ -120,7 +120,7 @@ class Tally:
             self.sample - other.sample,
             self.dropped - other.dropped,
             cells,
-            runs,
+            spans,
             groups,
             moments,
         )
@@ -133,14 +133,14 @@ class Tally:
             "exact_ranges": self.ranges.exact,
             "groups": None if self.groups is None else self.groups.describe(),
             "moments": self.moments is not None,
-            "runs": None if self.runs is None else self.runs.describe(),
+            "runs": None if self.spans is None else self.spans.describe(),
             "sample": self.sample.describe(),
         }
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
         cells = {} if self.cells is None else self.cells.arrays()
-        runs = {} if self.runs is None else self.runs.arrays()
+        spans = {} if self.spans is None else self.spans.arrays()
         groups = {} if self.groups is None else self.groups.arrays()
         moments = {} if self.moments is None else self.moments.arrays()
         return {
@@ -148,7 +148,7 @@ class Tally:
             **self.ranges.arrays(),
             **self.sample.arrays(),
             **cells,
-            **runs,
+            **spans,
             **groups,
             **moments,
         }
@@ -176,10 +176,10 @@ class Tally:
             if landmarks is None:
                 raise ValueError("its basis is one without cells")
             cells = Cells.from_parts(about, arrays, landmarks, weighted=blocks.weights is not None)
-        # Files of format versions 1 to 3 have no runs.
-        about, runs = description.get("runs"), None
+        # Files of format versions 1 to 3 have no spans.
+        about, spans = description.get("runs"), None
         if about is not None:
-            runs = Runs.from_parts(about, arrays, basis.m, weighted=blocks.weights is not None)
+            spans = Spans.from_parts(about, arrays, basis.m, weighted=blocks.weights is not None)
         # Files of format versions 1 to 4 have no sums of groups.
         about, groups = description.get("groups"), None
         if about is not None:
@@ -192,4 +192,4 @@ class Tally:
         if not isinstance(there, bool):
             raise ValueError("it does not say whether it has second moments")
         moments = SecondMoments.from_parts(arrays, basis.m) if there else None
-        return cls(blocks, ranges, sample, description["dropped_rows"], cells, runs, groups, moments)
+        return cls(blocks, ranges, sample, description["dropped_rows"], cells, spans, groups, moments)

@@ -161,13 +161,13 @@ def command(
     from nysketch.accumulators.groups import parts_of
     from nysketch.files.format import load_basis
     from nysketch.passes.options import PassOptions
-    from nysketch.passes.shards import as_part
+    from nysketch.passes.shards import as_shard
     from nysketch.passes.to_file import sketch_to_file
     from nysketch.sources.open import open_source
     from nysketch.sources.protocol import row_width
 
     started = time.perf_counter()
-    only = as_part(part)
+    only = as_shard(part)
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
     basis = None if basis_path is None else load_basis(basis_path)

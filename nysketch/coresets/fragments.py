@@ -23,7 +23,7 @@ from nysketch.accumulators.sample import GatheredSample, RowSample, default_samp
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
-from nysketch.engines.protocol import Check, Portable
+from nysketch.engines.protocol import Check, PicklableTask
 from nysketch.errors import InputError
 from nysketch.passes.chunks import ChunkReader, require_declared_rows
 from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
@@ -114,10 +114,10 @@ def merged(parts: Sequence[Part]) -> Part:
     return together
 
 
-class FragmentRecombiner(Portable):
+class FragmentRecombiner(PicklableTask):
     """Turns one fragment into its part; readers are kept per thread."""
 
-    _of_process = ("_values", "_local", "_lock", "rows_read")
+    _process_local = ("_values", "_local", "_lock", "rows_read")
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
         self.source, self._nulls = source, nulls
@@ -126,10 +126,10 @@ class FragmentRecombiner(Portable):
         self._capacity = default_sample_rows(basis.row_width, text=basis.text)
         # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
         self.sample_bound = self._no_sample().bound
-        self._make_room()
+        self._init_process_state()
         ChunkReader(source, nulls=nulls)  # complain before threads start
 
-    def _make_room(self) -> None:
+    def _init_process_state(self) -> None:
         """Make what belongs to this process."""
         from nysketch.tiles.float64 import RowValues  # compiles or loads machine code: not for --help
 

@@ -45,22 +45,22 @@ class Work(Protocol[Result_co]):
         ...
 
 
-class Portable(ABC):
+class PicklableTask(ABC):
     """Leaves behind, when it is pickled, what it has made for the threads of one process."""
 
-    _of_process: ClassVar[tuple[str, ...]]  # the names of what it makes
+    _process_local: ClassVar[tuple[str, ...]]  # the names of what it makes
 
     @abstractmethod
-    def _make_room(self) -> None:
+    def _init_process_state(self) -> None:
         """Make what belongs to this process."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what other processes need."""
-        return {name: value for name, value in self.__dict__.items() if name not in self._of_process}
+        return {name: value for name, value in self.__dict__.items() if name not in self._process_local}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._make_room()
+        self._init_process_state()
 
 
 class Running(Protocol[Total_co]):

@@ -164,7 +164,7 @@ def run_in_order(
     Workers run ahead of the caller, with at most 2 × threads tasks in flight, until the pieces that wait
     have a `size` of `most` together; from then on only the task whose turn it is makes another.
     """
-    shelf = _Shelf(size, most)
+    shelf = _OrderedBuffer(size, most)
     rows: deque[_Row[Piece]] = deque()
 
     def fill(task: Task, row: _Row[Piece]) -> None:
@@ -201,7 +201,7 @@ class _Row(Generic[Piece]):
     filling: Future[None] | None = None
 
 
-class _Shelf(Generic[Piece]):
+class _OrderedBuffer(Generic[Piece]):
     """Where the pieces of several tasks wait until it is their turn."""
 
     def __init__(self, size: Callable[[Piece], int], most: int) -> None:

@@ -203,7 +203,7 @@ def _possible(sketch: Sketch) -> bool:
         return False
     if sketch.cells is not None and (sketch.cells.beyond < 0 or (sketch.cells.rows < 0).any()):
         return False
-    if sketch.runs is not None and (sketch.runs.rows < 0).any():
+    if sketch.spans is not None and (sketch.spans.rows < 0).any():
         return False
     low, high = sketch.basis.range
     sums, slack = sketch.block_kernel_sums, 1e-3 * counts + 1e-9  # room for float32, but none beside 0

@@ -16,7 +16,7 @@ from nysketch.accumulators.exact import ExactSum
 from nysketch.accumulators.grids import PRECISIONS
 from nysketch.accumulators.groups import MOST_SHUFFLES, GroupSums, grouped
 from nysketch.accumulators.second_moments import SecondMoments
-from nysketch.accumulators.spans import COARSEST, FINEST, INPUT_BITS, MOST_RUNS, ROW_BITS, Runs
+from nysketch.accumulators.spans import COARSEST, FINEST, INPUT_BITS, MOST_SPANS, ROW_BITS, Spans
 from nysketch.basis import quality
 from nysketch.basis.base import LARGEST_SCALED, SCALINGS, Basis
 from nysketch.basis.fourier import DRAWS, FourierBasis
@@ -115,8 +115,8 @@ def check_sums(sketch: Sketch) -> None:
     _check_settings(settings, weighted=sketch.weighted)
     if sketch.cells is not None:
         _check_cells(sketch, sketch.cells)
-    if sketch.runs is not None:
-        _check_runs(sketch, sketch.runs)
+    if sketch.spans is not None:
+        _check_spans(sketch, sketch.spans)
     if sketch.groups is not None:
         _check_groups(sketch, sketch.groups)
     if sketch.second_moments is not None:
@@ -185,23 +185,23 @@ def _check_far(basis: NystromBasis, cells: Cells) -> None:
         raise ValueError("far.keys are not the distances of far.rows")
 
 
-def _check_runs(sketch: Sketch, runs: Runs) -> None:
+def _check_spans(sketch: Sketch, spans: Spans) -> None:
     """Raise ValueError unless these can be the runs of the rows of this sketch."""
-    if not is_count(runs.capacity) or not 1 <= runs.capacity <= MOST_RUNS or len(runs) > runs.capacity:
+    if not is_count(spans.capacity) or not 1 <= spans.capacity <= MOST_SPANS or len(spans) > spans.capacity:
         raise ValueError("its runs are more than there is room for")
-    if not is_count(runs.level) or not FINEST <= runs.level <= COARSEST:
+    if not is_count(spans.level) or not FINEST <= spans.level <= COARSEST:
         raise ValueError("the level of its runs is impossible")
-    _check_places(runs)
-    rows = runs.rows
+    _check_places(spans)
+    rows = spans.rows
     if rows.dtype != np.int64 or (rows < 0).any() or sum(rows.tolist()) != sketch.rows:
         raise ValueError("the rows of its runs are not those of its blocks")
-    _check_exact("runs.sums", runs.sums)
-    if runs.weights is not None:
-        _check_exact("runs.weights", runs.weights)
+    _check_exact("runs.sums", spans.sums)
+    if spans.weights is not None:
+        _check_exact("runs.weights", spans.weights)
     # What a subtraction leaves was rounded when there were more rows, and of the last one nothing is known.
     if sketch.tally.ranges.exact and sketch.rows:
-        weight = runs.weight
-        if (weight < 0).any() or weight[rows == 0].any() or runs.sums.high[rows == 0].any():
+        weight = spans.weight
+        if (weight < 0).any() or weight[rows == 0].any() or spans.sums.high[rows == 0].any():
             raise ValueError("the weights of its runs are impossible")
         if not np.isclose(weight.sum(), sketch.total_weight, rtol=1e-6):
             raise ValueError("the weights of its runs are not those of its blocks")
@@ -250,14 +250,14 @@ def _check_second_moments(sketch: Sketch, moments: SecondMoments) -> None:
 _SLACK = 1e-5
 
 
-def _check_places(runs: Runs) -> None:
+def _check_places(spans: Spans) -> None:
     """Raise ValueError unless runs are where runs of their level can be, in order."""
-    where = runs.where
+    where = spans.where
     if where.dtype != np.int64:
         raise ValueError("the addresses of its runs are not integers")
     # Beyond the bits of rows, the level takes away those of inputs.
-    taken = max(runs.level, ROW_BITS) - ROW_BITS
-    bounds = [1 << (INPUT_BITS - taken), 1 << (ROW_BITS - min(runs.level, ROW_BITS))]
+    taken = max(spans.level, ROW_BITS) - ROW_BITS
+    bounds = [1 << (INPUT_BITS - taken), 1 << (ROW_BITS - min(spans.level, ROW_BITS))]
     if (where < 0).any() or (where >= bounds).any():
         raise ValueError("the addresses of its runs are out of range")
     before, after = where[:-1], where[1:]

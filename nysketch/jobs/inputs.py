@@ -20,7 +20,7 @@ from nysketch.errors import InputError, NoFilesError, UsageError
 from nysketch.jobs.partition_names import partition_name, template
 from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.locations import Location, expand
-from nysketch.sources.retry import patience_of
+from nysketch.sources.retry import retry_policy_of
 
 _END_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
@@ -52,7 +52,7 @@ def scan(inputs: Mapping[str, Any], *, now: float | None = None) -> Scan:
     """Look up the files that `[inputs]` names; no rows are read."""
     found = Scan()
     located: list[tuple[Location, Any]] = []
-    patience = patience_of(inputs["retries"], inputs["timeout"])
+    patience = retry_policy_of(inputs["retries"], inputs["timeout"])
     for path in inputs["paths"]:
         dated = template(path)
         try:

@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch.accumulators.cells import FarRows
-from nysketch.accumulators.grids import grid_exponent, grid_exponent_of_runs
+from nysketch.accumulators.grids import grid_exponent, grid_exponent_of_spans
 from nysketch.accumulators.groups import grouped
 from nysketch.accumulators.ranges import ColumnRanges
 from nysketch.accumulators.sample import GatheredSample, RowSample
 from nysketch.accumulators.spans import level_of_rows
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
-from nysketch.engines.protocol import Check, Portable
+from nysketch.engines.protocol import Check, PicklableTask
 from nysketch.errors import InputError
 from nysketch.passes.chunks import ChunkReader, require_declared_rows
 from nysketch.passes.options import PassOptions
 from nysketch.sources.protocol import Fragment, Source
 
 if TYPE_CHECKING:
-    from nysketch.tiles.spans import FragmentRuns, LongRuns, ShortRuns
+    from nysketch.tiles.spans import FragmentSpans, LongSpans, ShortSpans
     from nysketch.tiles.summer import RowSummer
     from nysketch.tiles.sums import FragmentCells, FragmentSums
 
@@ -46,15 +46,15 @@ class Part:
     sample: RowSample
     dropped: int
     cells: FragmentCells | None
-    runs: FragmentRuns | None
+    spans: FragmentSpans | None
     groups: NDArray[np.float64] | None
     moments: NDArray[np.float64] | None
 
 
-class FragmentTallier(Portable):
+class FragmentTallier(PicklableTask):
     """Turns one fragment into its part of a tally; buffers are kept per thread."""
 
-    _of_process = ("_local", "_lock", "_summer", "rows_read")
+    _process_local = ("_local", "_lock", "_summer", "rows_read")
 
     def __init__(
         self, source: Source, basis: Basis, options: PassOptions, batch_rows: int | None = None
@@ -68,12 +68,12 @@ class FragmentTallier(Portable):
         # Keys beyond these are not in the samples of all rows. They only ever fall, so that stale ones do no
         # harm.
         self._sample_bound, self._far_bound = nothing.sample.bound, 0 if far is None else far.bound
-        self._runs = 0 if nothing.runs is None else nothing.runs.capacity
-        self._rows_of_input = _rows_of_inputs(source) if self._runs else {}
-        self._make_room()
+        self._spans = 0 if nothing.spans is None else nothing.spans.capacity
+        self._rows_of_input = _rows_of_inputs(source) if self._spans else {}
+        self._init_process_state()
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
 
-    def _make_room(self) -> None:
+    def _init_process_state(self) -> None:
         """Make what belongs to this process."""
         self._local, self._lock = threading.local(), threading.Lock()
         self._summer: RowSummer | None = None
@@ -127,11 +127,11 @@ class FragmentTallier(Portable):
         sample = GatheredSample(RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted))
         far = GatheredSample(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
         cells = summer.no_cells()
-        runs = self._no_runs(summer, fragment, sums, reader.chunk_rows)
+        spans = self._no_spans(summer, fragment, sums, reader.chunk_rows)
         groups = summer.no_groups()
         moments = summer.no_moments(workspace)
         dropped = read = 0
-        for chunk in reader.chunks(fragment, None if runs is None else runs.cut):
+        for chunk in reader.chunks(fragment, None if spans is None else spans.cut):
             check()
             summer.add(
                 chunk.row_in_input,
@@ -141,7 +141,7 @@ class FragmentTallier(Portable):
                 sums,
                 workspace,
                 key=fragment.input_key,
-                runs=runs,
+                spans=spans,
             )
             if self._capacity:
                 part = summer.sample(
@@ -176,7 +176,7 @@ class FragmentTallier(Portable):
         if cells is not None:
             cells.far = far.united()
         # Before the sums are taken: those of the last run go there.
-        in_runs = None if runs is None else summer.runs(runs, key=fragment.input_key)
+        in_spans = None if spans is None else summer.spans(spans, key=fragment.input_key)
         in_groups = None if groups is None else summer.group_sums(groups)
         return Part(
             fragment.where,
@@ -187,25 +187,25 @@ class FragmentTallier(Portable):
             sample.united(),
             dropped,
             cells,
-            in_runs,
+            in_spans,
             in_groups,
             None if moments is None else summer.packed_moments(moments),
         )
 
-    def _no_runs(
+    def _no_spans(
         self, summer: RowSummer, fragment: Fragment, sums: FragmentSums, chunk_rows: int
-    ) -> LongRuns | ShortRuns | None:
-        """Return runs to cut a fragment into, if they are wanted.
+    ) -> LongSpans | ShortSpans | None:
+        """Return spans to cut a fragment into, if they are wanted.
 
         How long they are depends on the input alone, whose rows may be in many fragments: the sums that are
         rounded to the grid must be the same whatever the input is read together with.
         """
-        if not self._runs:
+        if not self._spans:
             return None
         so_far = fragment.row_in_input + fragment.rows  # all that is known of a stream
-        level = level_of_rows(self._rows_of_input.get(fragment.input_key, so_far), self._runs)
+        level = level_of_rows(self._rows_of_input.get(fragment.input_key, so_far), self._spans)
         first, rows = fragment.row_in_input, fragment.rows
-        return summer.no_runs(level, sums, first_row=first, rows=rows, chunk_rows=chunk_rows)
+        return summer.no_spans(level, sums, first_row=first, rows=rows, chunk_rows=chunk_rows)
 
 
 class RunningTally:
@@ -228,7 +228,7 @@ class RunningTally:
         from nysketch.tiles.second_moments import (  # compiles or loads machine code: not for --help
             RunningMoments,
         )
-        from nysketch.tiles.spans import RunningRuns  # compiles or loads machine code: not for --help
+        from nysketch.tiles.spans import RunningSpans  # compiles or loads machine code: not for --help
         from nysketch.tiles.sums import (  # compiles or loads machine code: not for --help
             RunningCells,
             RunningSums,
@@ -236,12 +236,14 @@ class RunningTally:
 
         basis, weighted = self._basis, self._weighted
         grid = grid_exponent(self._precision, weighted=weighted)
-        run_grid = grid_exponent_of_runs(self._precision, weighted=weighted)
+        span_grid = grid_exponent_of_spans(self._precision, weighted=weighted)
         parted = grouped(basis)
         self._sums = RunningSums(start.blocks, grid, basis.magnitudes())
         self._ranges, self._sample, self._dropped = start.ranges, start.sample, start.dropped
         self._cells = None if start.cells is None else RunningCells(start.cells, basis)
-        self._runs = None if start.runs is None else RunningRuns(start.runs, run_grid, basis.magnitudes())
+        self._spans = (
+            None if start.spans is None else RunningSpans(start.spans, span_grid, basis.magnitudes())
+        )
         self._groups = None
         if start.groups is not None and parted is not None:
             self._groups = RunningGroups(start.groups, parted, grid)
@@ -271,7 +273,7 @@ class RunningTally:
         """Refuse sums that cannot be added exactly."""
         if self._unbounded and not (
             self._sums.holds(part.sums)
-            and (self._runs is None or part.runs is None or self._runs.holds(part.runs))
+            and (self._spans is None or part.spans is None or self._spans.holds(part.spans))
             and (self._groups is None or part.groups is None or self._groups.holds(part.groups))
             and (self._moments is None or part.moments is None or self._moments.holds(part.moments))
         ):
@@ -287,8 +289,8 @@ class RunningTally:
         self._sample = self._sample + part.sample
         if self._cells is not None and part.cells is not None:
             self._cells.add(part.cells)
-        if self._runs is not None and part.runs is not None:
-            self._runs.add(part.runs)
+        if self._spans is not None and part.spans is not None:
+            self._spans.add(part.spans)
         if self._groups is not None and part.groups is not None:
             self._groups.add(part.groups)
         if self._moments is not None and part.moments is not None:
@@ -302,7 +304,7 @@ class RunningTally:
             self._sample,
             self._dropped,
             None if self._cells is None else self._cells.snapshot(),
-            None if self._runs is None else self._runs.snapshot(),
+            None if self._spans is None else self._spans.snapshot(),
             None if self._groups is None else self._groups.snapshot(),
             None if self._moments is None else self._moments.snapshot(),
         )

@@ -83,13 +83,13 @@ class ChunkReader:
         self._weights = np.empty(self.chunk_rows) if source.weights is not None else None
         self._all = np.ones(self.chunk_rows, bool)
 
-    def chunks(self, fragment: Fragment, run_rows: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, fragment: Fragment, span_rows: int | None = None) -> Iterator[Chunk]:
         """Yield the chunks of a fragment; each is valid until the next is asked for.
 
-        With `run_rows`, each is within one of the runs of so many rows that the input is cut into.
+        With `span_rows`, each is within one of the spans of so many rows that the input is cut into.
         """
         filled, done = 0, 0
-        full = self._full_chunk(fragment, done, run_rows)
+        full = self._full_chunk(fragment, done, span_rows)
         for batch in self._source.read(fragment, self._batch_rows):
             taken, rows = 0, len(batch)
             while taken < rows:
@@ -107,15 +107,15 @@ class ChunkReader:
                 if filled == full:
                     yield self._chunk(fragment, done, filled)
                     done, filled = done + filled, 0
-                    full = self._full_chunk(fragment, done, run_rows)
+                    full = self._full_chunk(fragment, done, span_rows)
         if filled:
             yield self._chunk(fragment, done, filled)
 
-    def _full_chunk(self, fragment: Fragment, offset: int, run_rows: int | None) -> int:
+    def _full_chunk(self, fragment: Fragment, offset: int, span_rows: int | None) -> int:
         """Return how many rows the chunk that begins here has room for."""
-        if run_rows is None:
+        if span_rows is None:
             return self.chunk_rows
-        return min(self.chunk_rows, run_rows - (fragment.row_in_input + offset) % run_rows)
+        return min(self.chunk_rows, span_rows - (fragment.row_in_input + offset) % span_rows)
 
     def _take_numbers(self, batch: Batch, out: slice, into: slice) -> None:
         start, count = 0, out.stop - out.start

@@ -17,7 +17,7 @@ from nysketch.passes.chunks import (
     chunk_rows_for,
 )
 from nysketch.passes.pilot import pilot_rows_for, rows_to_draw_from
-from nysketch.passes.shards import Part, fragments_of, rows_of
+from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.sources.protocol import Source, row_width
 
 DEFAULT_MEMORY = 512 * 10**6
@@ -99,7 +99,7 @@ def plan(
     threads: int | None = None,
     batch_rows: int | None = None,
     memory: int = DEFAULT_MEMORY,
-    only: Part | None = None,
+    only: Shard | None = None,
 ) -> Plan:
     """Plan a pass within `memory` bytes; raise UsageError if it does not fit.
 
@@ -115,14 +115,14 @@ def plan(
     # Sums and squares, each of the size of the landmarks.
     celled = 2 * landmarks if cells and not text else 0
     far = (8 * d + 32) * (default_far_rows(d) if far_rows is None else far_rows) if celled else 0
-    run_sums, part_sums = 8 * runs * m, 8 * parts * m
+    span_sums, part_sums = 8 * runs * m, 8 * parts * m
     chunk = chunk_rows_for(d) * (d * (8 + 4) + 32 + (48 if celled else 0))
     batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
     # Of cells: high and low parts, these in a snapshot, landmarks by column; fragments of a thread under way.
     # Of runs the same, and coarser ones on their way; those of a fragment, one by one and together.
-    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far) + 6 * run_sums
+    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far) + 6 * span_sums
     per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
-    per_thread += 3 * (celled + sample + far) + 2 * run_sums + (sums if runs else 0)
+    per_thread += 3 * (celled + sample + far) + 2 * span_sums + (sums if runs else 0)
     # Of each part, buffers of its own; together its columns are those of the table, or twice in pairs.
     per_thread += parts * (2 * chunk_rows_for(d) * (4 * d + 32) + 4 * m * _TILE_ROWS) + 2 * part_sums
     fixed += 6 * part_sums + 8 * parts * m
@@ -162,7 +162,7 @@ def plan(
         spare_bytes=memory - passing,
         sketch_bytes=int(1.5 * (sums + celled))
         # Only sums of weights need more digits.
-        + (run_sums if source.weights is None else int(1.5 * run_sums))
+        + (span_sums if source.weights is None else int(1.5 * span_sums))
         + landmarks
         + int(1.5 * part_sums)
         + 2 * products

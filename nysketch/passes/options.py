@@ -10,7 +10,7 @@ from nysketch.accumulators.cells import default_far_rows
 from nysketch.accumulators.grids import PRECISIONS
 from nysketch.accumulators.groups import DEFAULT_SHUFFLES, MOST_SHUFFLES, default_shuffled_rows, grouped
 from nysketch.accumulators.sample import default_sample_rows
-from nysketch.accumulators.spans import DEFAULT_RUNS, MOST_RUNS
+from nysketch.accumulators.spans import DEFAULT_SPANS, MOST_SPANS
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
@@ -29,7 +29,7 @@ class PassOptions:
     sample_rows: int | None = None  # None: as many as suit the basis
     cells: bool = True
     far_rows: int | None = None
-    runs: int = DEFAULT_RUNS  # 0: none
+    runs: int = DEFAULT_SPANS  # 0: none
     shuffles: int = (
         DEFAULT_SHUFFLES  # of groups of columns, later; 0: keep nothing to tell whether they depend
     )
@@ -49,8 +49,8 @@ class PassOptions:
             raise UsageError(f"the far rows to keep cannot be {self.far_rows}")
         if self.far_rows and not self.cells:
             raise UsageError("far rows are kept with the cells: leave out --far-rows, or --no-cells")
-        if not 0 <= self.runs <= MOST_RUNS:
-            raise UsageError(f"the number of runs must be between 0 and {MOST_RUNS}, not {self.runs}")
+        if not 0 <= self.runs <= MOST_SPANS:
+            raise UsageError(f"the number of runs must be between 0 and {MOST_SPANS}, not {self.runs}")
         if not 0 <= self.shuffles <= MOST_SHUFFLES:
             raise UsageError(f"the shuffles must be between 0 and {MOST_SHUFFLES}, not {self.shuffles}")
         if self.shuffle_rows is not None and self.shuffle_rows < 0:
@@ -82,7 +82,7 @@ class PassOptions:
             sample_rows=rows,
             weighted=self.weights is not None,
             far_rows=far if self.cells else None,
-            runs=self.runs,
+            spans=self.runs,
             groups=self.shuffles > 0,
             pairs=self.pairs,
             moments=self.second_moments,

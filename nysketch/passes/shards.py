@@ -17,7 +17,7 @@ from nysketch.sources.protocol import Fragment, Source
 
 
 @dataclass(frozen=True)
-class Part:
+class Shard:
     """Part `index` of `of`, counted from 1."""
 
     index: int
@@ -31,7 +31,7 @@ class Part:
             )
 
     @classmethod
-    def parse(cls, text: str) -> Part:
+    def parse(cls, text: str) -> Shard:
         """Read `3/16`."""
         found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip(), re.ASCII)
         if found is None:
@@ -53,12 +53,12 @@ class Part:
         return min(middle * self.of // (2 * rows), self.of - 1) == self.index - 1
 
 
-def as_part(part: Part | str | None) -> Part | None:
+def as_shard(part: Shard | str | None) -> Shard | None:
     """Return the part that a user meant."""
-    return Part.parse(part) if isinstance(part, str) else part
+    return Shard.parse(part) if isinstance(part, str) else part
 
 
-def fragments_of(source: Source, part: Part | None) -> Iterable[Fragment]:
+def fragments_of(source: Source, part: Shard | None) -> Iterable[Fragment]:
     """Return the fragments of one part of a source, or all of them."""
     if part is None:
         return source.fragments()
@@ -66,12 +66,12 @@ def fragments_of(source: Source, part: Part | None) -> Iterable[Fragment]:
     return (fragment for fragment in source.fragments() if part.has(fragment, rows))
 
 
-def rows_of(source: Source, part: Part | None) -> int | None:
+def rows_of(source: Source, part: Shard | None) -> int | None:
     """Return the rows of one part of a source, or of all of it (of a stream: None)."""
     return source.rows if part is None else sum(fragment.rows for fragment in fragments_of(source, part))
 
 
-def provenance_of(source: Source, part: Part | None) -> Provenance:
+def provenance_of(source: Source, part: Shard | None) -> Provenance:
     """Return what a sketch of one part of a source, or of all of it, remembers."""
     if part is None:
         return Provenance.of(source.inputs())
@@ -86,7 +86,7 @@ def why_no_rows(dropped: int) -> str:
     return "there are fewer fragments (row groups, say) than parts, or much larger ones beside it"
 
 
-def _known_rows(source: Source, part: Part) -> int:
+def _known_rows(source: Source, part: Shard) -> int:
     """Return the rows of a source that can be cut."""
     if source.rows is None:
         raise UsageError(

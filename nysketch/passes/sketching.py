@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from nysketch.accumulators.groups import DEFAULT_SHUFFLES
-from nysketch.accumulators.spans import DEFAULT_RUNS
+from nysketch.accumulators.spans import DEFAULT_SPANS
 from nysketch.basis.base import Basis
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.engines.protocol import Engine
@@ -25,7 +25,7 @@ from nysketch.passes.accumulate import FragmentTallier
 from nysketch.passes.chunks import no_rows_left
 from nysketch.passes.options import PassOptions, settings_of
 from nysketch.passes.pilot import fit_basis
-from nysketch.passes.shards import Part, as_part, fragments_of, provenance_of, rows_of, why_no_rows
+from nysketch.passes.shards import Shard, as_shard, fragments_of, provenance_of, rows_of, why_no_rows
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
@@ -50,7 +50,7 @@ def sketch(
     sample_rows: int | None = None,
     cells: bool = True,
     far_rows: int | None = None,
-    runs: int = DEFAULT_RUNS,
+    runs: int = DEFAULT_SPANS,
     shuffles: int = DEFAULT_SHUFFLES,
     shuffle_rows: int | None = None,
     pairs: bool = False,
@@ -62,7 +62,7 @@ def sketch(
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
-    part: Part | str | None = None,
+    part: Shard | str | None = None,
     retries: int | None = None,
     timeout: float | None = None,
     **basis_options: Any,
@@ -76,7 +76,7 @@ def sketch(
 
     `threads` of this process read the rows, unless an `engine` is given (nysketch.engines.dask).
     """
-    only, engine = as_part(part), engine_of(engine, threads)
+    only, engine = as_shard(part), engine_of(engine, threads)
     known = as_basis(basis)
     wanted = BasisOptions.of(basis_options)
     source = open_rows(
@@ -172,7 +172,7 @@ def run_pass(
     batch_rows: int | None = None,
     progress: Progress | None = None,
     checkpoint: Checkpoint | None = None,
-    part: Part | None = None,
+    part: Shard | None = None,
 ) -> Sketch:
     """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
 

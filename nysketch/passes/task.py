@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nysketch.engines.protocol import Check, Engine, Portable
+from nysketch.engines.protocol import Check, Engine, PicklableTask
 from nysketch.errors import InputError, UsageError
 from nysketch.models.base import Model
 from nysketch.passes.chunks import (
@@ -18,21 +18,21 @@ from nysketch.passes.sketching import Progress
 from nysketch.sources.protocol import Fragment, Source
 
 
-class RowReader(Portable):
+class RowReader(PicklableTask):
     """Reads the rows of a source for a model, and counts them; for any number of threads."""
 
-    _of_process = ("_local", "_lock", "_rows", "_progress")
+    _process_local = ("_local", "_lock", "_rows", "_progress")
 
     def __init__(self, model: Model, source: Source, *, nulls: str, progress: Progress | None) -> None:
         if source.columns != model.columns:
             names = ", ".join(map(str, model.columns))
             raise UsageError(f"the source must have the columns of the model: {names}")
         self.source, self._nulls = source, nulls
-        self._make_room()
+        self._init_process_state()
         self._progress: Progress | None = progress
         ChunkReader(source, nulls=nulls)  # complain before threads start
 
-    def _make_room(self) -> None:
+    def _init_process_state(self) -> None:
         """Make what belongs to this process."""
         self._local, self._lock = threading.local(), threading.Lock()
         self._rows = 0

@@ -17,7 +17,7 @@ from nysketch.errors import InputError, OutputError, UnreadableError, UsageError
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.files.format import load_sketch, require_small_header, save, sketch_parts
 from nysketch.passes.options import PassOptions, settings_of
-from nysketch.passes.shards import Part, provenance_of
+from nysketch.passes.shards import Shard, provenance_of
 from nysketch.passes.sketching import Progress, make_basis, run_pass
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
@@ -51,7 +51,7 @@ def sketch_to_file(
     pilot_progress: Callable[[int, int], None] | None = None,
     choosing: Callable[[int, int], None] | None = None,
     progress: Progress | None = None,
-    part: Part | None = None,
+    part: Shard | None = None,
 ) -> Outcome:
     """Sketch a source, or one part of it, into `output`, resuming what the same request left behind."""
     if if_exists not in IF_EXISTS:
@@ -173,7 +173,7 @@ def _up_to_date(
     basis: Basis | None,
     wanted: BasisOptions,
     options: PassOptions,
-    part: Part | None,
+    part: Shard | None,
 ) -> Sketch:
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)

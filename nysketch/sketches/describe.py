@@ -9,7 +9,7 @@ import numpy as np
 from nysketch._support.intervals import Stretches, numbers
 from nysketch.accumulators.cells import Cells
 from nysketch.accumulators.groups import GroupSums, grouped
-from nysketch.accumulators.spans import Runs
+from nysketch.accumulators.spans import Spans
 from nysketch.basis.base import Basis
 from nysketch.basis.quality import Quality, from_description
 from nysketch.provenance import Provenance, Whole
@@ -42,7 +42,7 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
         "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
-        "runs": None if thing.runs is None else _describe_runs(thing.runs),
+        "runs": None if thing.spans is None else _describe_spans(thing.spans),
         "second_moments": thing.second_moments is not None,
         "seed": thing.settings.get("seed"),
         "total_weight": thing.total_weight,
@@ -92,8 +92,8 @@ def _describe_cells(cells: Cells) -> dict[str, Any]:
     }
 
 
-def _describe_runs(runs: Runs) -> dict[str, Any]:
-    return {"count": len(runs), "level": runs.level, "rows_per_run": runs.rows_per_run}
+def _describe_spans(spans: Spans) -> dict[str, Any]:
+    return {"count": len(spans), "level": spans.level, "rows_per_run": spans.rows_per_span}
 
 
 def _describe_groups(basis: Basis, groups: GroupSums) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from nysketch._types import Floats
 from nysketch.accumulators.cells import Cells
 from nysketch.accumulators.groups import GroupSums
 from nysketch.accumulators.second_moments import SecondMoments
-from nysketch.accumulators.spans import Runs
+from nysketch.accumulators.spans import Spans
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis, agreed
 from nysketch.basis.nystrom import require_landmarks
@@ -85,9 +85,9 @@ class Sketch:
         return self.tally.cells
 
     @property
-    def runs(self) -> Runs | None:
-        """Sums over runs of consecutive rows; None where there are none."""
-        return self.tally.runs
+    def spans(self) -> Spans | None:
+        """Sums over spans of consecutive rows; None where there are none."""
+        return self.tally.spans
 
     @property
     def groups(self) -> GroupSums | None:

@@ -23,7 +23,7 @@ from nysketch.sources.hive import PartitionedFile
 from nysketch.sources.locations import Location, difference, expand
 from nysketch.sources.parquet import ParquetFile
 from nysketch.sources.protocol import Batch, Fragment, TableFile, input_key
-from nysketch.sources.retry import Patience
+from nysketch.sources.retry import RetryPolicy
 from nysketch.sources.selection import Selection, require_field, require_numeric, require_same
 
 Item = TypeVar("Item")
@@ -48,7 +48,7 @@ class FilesSource:
         allow_external: bool = False,
         skip_unreadable: bool = False,
         widths: Mapping[str, int],
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> None:
         self._datasets, self._allow_external = datasets, allow_external
         self.weights, self._selection = selection.weights, selection
@@ -142,12 +142,12 @@ class FilesSource:
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Read one fragment of one file."""
         file, index = self._find(fragment)
-        return _patiently(file, index, lambda: file.read(index, self.columns, self.weights, batch_rows))
+        return _with_retries(file, index, lambda: file.read(index, self.columns, self.weights, batch_rows))
 
     def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Read the columns of one fragment that pass through."""
         file, index = self._find(fragment)
-        return _patiently(file, index, lambda: file.read_kept(index, self.kept, batch_rows))
+        return _with_retries(file, index, lambda: file.read_kept(index, self.kept, batch_rows))
 
     def _find(self, fragment: Fragment) -> tuple[TableFile, int]:
         """Return the file of a fragment, and which of the file's it is."""
@@ -238,7 +238,7 @@ def _state(file: TableFile) -> list[Any]:
     return [file.location.name, info.size, info.mtime_ns, sum(file.fragment_rows)]
 
 
-def _patiently(file: TableFile, index: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+def _with_retries(file: TableFile, index: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
     """Read a fragment, and try again where it is far away and cannot be read."""
     location = file.location
     return location.patience.resumed(file.where(index), begin) if location.is_remote else begin()

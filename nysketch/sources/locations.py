@@ -23,7 +23,7 @@ from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageErro
 from nysketch.provenance import Input
 from nysketch.sources import table_formats
 from nysketch.sources.filesystems import connect, hide_addresses, hide_secrets, is_single, without_secrets
-from nysketch.sources.retry import GaveUp, Patience, PatientFile, is_refusal
+from nysketch.sources.retry import RetriesExhausted, RetryingFile, RetryPolicy, is_refusal
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -42,7 +42,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # of CSV, as pyarrow tells it fro
 _GLOB = frozenset("*?[")
 _DIGESTED_BYTES = 1 << 16
 _STREAM_BYTES = 1 << 22
-_NO_PATIENCE = Patience(retries=0)  # with files on this machine: what they say once, they say again
+_NO_RETRIES = RetryPolicy(retries=0)  # with files on this machine: what they say once, they say again
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Location:
     filesystem: Any
     path: str
     name: str
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     entry: table_formats.Entry | None = None
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Location:
 
     def open_for_python(self) -> Any:
         """Return a random-access file for libraries that take those of Python."""
-        return PatientFile(self._open, self.name, self.patience) if self.is_remote else self._open()
+        return RetryingFile(self._open, self.name, self.patience) if self.is_remote else self._open()
 
     def open_stream(self) -> Any:
         """Return the content to read from start to end, decompressed if the name says that it must be."""
@@ -104,13 +104,13 @@ class Location:
         """Return our error for one in reading bytes; `where` is a place in the file."""
         reason = hide_addresses(str(error)) if self.is_remote else str(error)
         kind = InputError if is_refusal(error) else UnreadableError
-        if isinstance(error, GaveUp):
+        if isinstance(error, RetriesExhausted):
             what = what.removesuffix(" (truncated or damaged?)")
         return kind(f"{where or self}: {what}: {reason}")
 
     def info(self) -> Any:
         """Return size and modification time."""
-        patience = self.patience if self.is_remote else _NO_PATIENCE
+        patience = self.patience if self.is_remote else _NO_RETRIES
         try:
             info = patience.call(self.name, lambda: self.filesystem.get_file_info(self.path))
         except (pa.ArrowException, OSError) as error:
@@ -166,13 +166,13 @@ def difference(location: Location, known: Input) -> str | None:
     return None
 
 
-def expand(inputs: Sequence[str | Location], patience: Patience | None = None) -> list[Location]:
+def expand(inputs: Sequence[str | Location], patience: RetryPolicy | None = None) -> list[Location]:
     """Return the files that paths, globs, directories and URIs stand for, in a stable order.
 
     A directory that is a table of Delta Lake or Iceberg stands for the files of its current version, and
     so do `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`.
     """
-    patience = patience or Patience()
+    patience = patience or RetryPolicy()
     locations = [location for item in inputs for location in _expand_one(item, patience)]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
@@ -189,7 +189,7 @@ def expand(inputs: Sequence[str | Location], patience: Patience | None = None) -
     return locations
 
 
-def _expand_one(item: str | Location, patience: Patience) -> list[Location]:
+def _expand_one(item: str | Location, patience: RetryPolicy) -> list[Location]:
     if isinstance(item, Location):
         return [item]
     if "://" in item:
@@ -203,14 +203,14 @@ def _expand_one(item: str | Location, patience: Patience) -> list[Location]:
         raise InputError(f"{item}: cannot look up: {error}") from error
 
 
-def _of_table(file: table_formats.DataFile, name: str, patience: Patience) -> Location:
+def _of_table(file: table_formats.DataFile, name: str, patience: RetryPolicy) -> Location:
     return Location(file.filesystem, file.path, name, patience, file.entry)
 
 
 # ---- paths -------------------------------------------------------------------------------------------
 
 
-def _expand_local(text: str, patience: Patience) -> list[Location]:
+def _expand_local(text: str, patience: RetryPolicy) -> list[Location]:
     if _GLOB & set(text) and not Path(text).exists():
         # Path.glob takes no absolute patterns.
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
@@ -240,7 +240,7 @@ def _is_file(path: Path) -> bool:
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
-def _below(directory: str, patience: Patience) -> list[Location]:
+def _below(directory: str, patience: RetryPolicy) -> list[Location]:
     """Return the data files of a directory, or of the table that it is."""
     root, local = Path(directory), pafs.LocalFileSystem()
     absolute = os.fspath(root.absolute())
@@ -256,7 +256,7 @@ def _below(directory: str, patience: Patience) -> list[Location]:
 # ---- URIs --------------------------------------------------------------------------------------------
 
 
-def _expand_uri(uri: str, patience: Patience) -> list[Location]:
+def _expand_uri(uri: str, patience: RetryPolicy) -> list[Location]:
     name = without_secrets(uri)
     try:
         return _found_by_uri(uri, name, patience)
@@ -265,12 +265,12 @@ def _expand_uri(uri: str, patience: Patience) -> list[Location]:
         raise kind(f"{name}: cannot open: {hide_secrets(str(error), uri)}") from None
 
 
-def _found_by_uri(uri: str, name: str, patience: Patience) -> list[Location]:
+def _found_by_uri(uri: str, name: str, patience: RetryPolicy) -> list[Location]:
     filesystem, path = patience.call(name, lambda: connect(uri, timeout=patience.timeout))
     if is_single(uri):
         return [Location(filesystem, path, name, patience)]
     if isinstance(filesystem, pafs.LocalFileSystem):
-        patience = _NO_PATIENCE
+        patience = _NO_RETRIES
     # Everything before the first pattern is a directory to list.
     parts = path.rstrip("/").split("/")
     fixed = next((i for i, part in enumerate(parts) if _GLOB & set(part)), len(parts))
@@ -302,7 +302,7 @@ def _found_by_uri(uri: str, name: str, patience: Patience) -> list[Location]:
 # ---- tables ------------------------------------------------------------------------------------------
 
 
-def _table(filesystem: Any, root: str, name: str, uri: str, patience: Patience) -> list[Location] | None:
+def _table(filesystem: Any, root: str, name: str, uri: str, patience: RetryPolicy) -> list[Location] | None:
     """Return the files of the table that a directory is, or None if it is none."""
     kind = _kind_of_table(filesystem, root, name, patience)
     if kind is None:
@@ -319,7 +319,7 @@ def _table(filesystem: Any, root: str, name: str, uri: str, patience: Patience) 
     return found
 
 
-def _kind_of_table(filesystem: Any, root: str, name: str, patience: Patience) -> str | None:
+def _kind_of_table(filesystem: Any, root: str, name: str, patience: RetryPolicy) -> str | None:
     """Return how to know what files a directory's table has: by Delta's log, or Iceberg's metadata file."""
     folders = [
         f"{root.rstrip('/')}/{folder}" for folder in (table_formats.DELTA_LOG, table_formats.ICEBERG_METADATA)
@@ -341,7 +341,7 @@ def _kind_of_table(filesystem: Any, root: str, name: str, patience: Patience) ->
 
 
 def _of_metadata(
-    filesystem: Any, path: str, name: str, patience: Patience, root: str | None = None
+    filesystem: Any, path: str, name: str, patience: RetryPolicy, root: str | None = None
 ) -> list[Location]:
     """Return the files of the Iceberg table with this metadata; those below `root` are called by `name`."""
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
@@ -368,7 +368,7 @@ def _require_no_table(name: str, inside: Sequence[PurePosixPath]) -> None:
             raise InputError(f"{name}: there is {what} table in it, {table}. Give each table by itself")
 
 
-def _require_whole_table(filesystem: Any, root: str, name: str, patience: Patience) -> None:
+def _require_whole_table(filesystem: Any, root: str, name: str, patience: RetryPolicy) -> None:
     """Refuse a part of a table's directory: which of its files are current, only the table tells."""
     *above, last = root.rstrip("/").split("/")
     while above and ("=" in last or last == "data"):

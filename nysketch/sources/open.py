@@ -27,7 +27,7 @@ from nysketch.sources.arrow import StreamSource, TableSource
 from nysketch.sources.files import FilesSource
 from nysketch.sources.locations import Location
 from nysketch.sources.protocol import Batch, Fragment, Source
-from nysketch.sources.retry import patience_of
+from nysketch.sources.retry import retry_policy_of
 from nysketch.sources.selection import Selection
 
 __all__ = ["Batch", "Fragment", "Selection", "Source", "open_source"]
@@ -81,7 +81,7 @@ def open_source(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
-        patience=patience_of(retries, timeout),
+        patience=retry_policy_of(retries, timeout),
     )
     if like is not None:
         for want, have in zip(like, source.columns, strict=True):

@@ -44,7 +44,7 @@ _REFUSED = re.compile(
 )
 
 
-class GaveUp(OSError):
+class RetriesExhausted(OSError):
     """As many attempts as were allowed have failed."""
 
 
@@ -52,7 +52,9 @@ def is_refusal(error: BaseException) -> bool:
     """Say whether an error will be the same next time: what is asked for is missing, or not allowed."""
     refused = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
     return isinstance(error, refused) or (
-        isinstance(error, OSError) and not isinstance(error, GaveUp) and bool(_REFUSED.search(str(error)))
+        isinstance(error, OSError)
+        and not isinstance(error, RetriesExhausted)
+        and bool(_REFUSED.search(str(error)))
     )
 
 
@@ -73,7 +75,7 @@ def _as_io_error(error: Exception) -> Exception | None:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How often to try again after trouble, and how many seconds to wait for an answer."""
 
     retries: int = 4
@@ -98,12 +100,12 @@ class Patience:
         its lock, which is held while a file is read; even in the thread that the reading waits for.
         """
         error = _as_io_error(raised)
-        if error is None or isinstance(error, GaveUp):
+        if error is None or isinstance(error, RetriesExhausted):
             raise raised
         if is_refusal(error):
             raise error from None
         if failed > self.retries:
-            raise GaveUp(f"{_attempts(failed)}: {hide_addresses(str(error))}") from error
+            raise RetriesExhausted(f"{_attempts(failed)}: {hide_addresses(str(error))}") from error
         self._wait(place, failed, error)
 
     def again(self, place: str, work: Callable[[], Result]) -> Result:
@@ -142,7 +144,7 @@ class Patience:
 
     def _after(self, place: str, failed: int, error: UnreadableError) -> None:
         """Wait for the next attempt, or raise the error if there have been enough."""
-        if isinstance(error.__cause__, GaveUp) or not self.retries:
+        if isinstance(error.__cause__, RetriesExhausted) or not self.retries:
             raise error
         if failed > self.retries:
             raise UnreadableError(f"{error} ({_attempts(failed)})") from error.__cause__
@@ -159,10 +161,10 @@ class Patience:
             time.sleep(min(left, _STEP))
 
 
-def patience_of(retries: int | None, timeout: float | None) -> Patience:
+def retry_policy_of(retries: int | None, timeout: float | None) -> RetryPolicy:
     """Return the patience asked for; None is the usual one."""
-    usual = Patience()
-    patience = Patience(
+    usual = RetryPolicy()
+    patience = RetryPolicy(
         usual.retries if retries is None else retries, usual.timeout if timeout is None else timeout
     )
     if patience.retries < 0:
@@ -180,10 +182,10 @@ def _changed(place: str) -> InputError:
     return InputError(f"{place}: had other rows when it was read again. Was the file changed meanwhile?")
 
 
-class PatientFile(io.RawIOBase):
+class RetryingFile(io.RawIOBase):
     """A file of a filesystem that is far away, for reading: reads are repeated, and never come back short."""
 
-    def __init__(self, open_file: Callable[[], Any], place: str, patience: Patience) -> None:
+    def __init__(self, open_file: Callable[[], Any], place: str, patience: RetryPolicy) -> None:
         super().__init__()
         self._open, self._place, self._patience = open_file, place, patience
         self._file: Any = None
@@ -196,7 +198,7 @@ class PatientFile(io.RawIOBase):
 
     def _part(self, size: int) -> bytes:
         if self._file is None and (size_now := self._opened()) != self.bytes:
-            raise GaveUp(f"its size changed from {self.bytes:,} to {size_now:,} bytes")
+            raise RetriesExhausted(f"its size changed from {self.bytes:,} to {size_now:,} bytes")
         try:
             part: bytes = self._file.read_at(size, self._at)
             if len(part) < size:

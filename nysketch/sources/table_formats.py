@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 
 from nysketch.errors import InputError, UnreadableError
 from nysketch.sources.filesystems import S3FileSystem, options_of
-from nysketch.sources.retry import IO_ERRORS, Patience, is_refusal
+from nysketch.sources.retry import IO_ERRORS, RetryPolicy, is_refusal
 
 log = logging.getLogger("nysketch")
 
@@ -65,7 +65,7 @@ def _missing(name: str, what: str, extra: str) -> InputError:
 # ---- Delta Lake --------------------------------------------------------------------------------------
 
 
-def delta_files(table: str, name: str, filesystem: Any, root: str, patience: Patience) -> list[DataFile]:
+def delta_files(table: str, name: str, filesystem: Any, root: str, patience: RetryPolicy) -> list[DataFile]:
     """Return the files of a Delta table at the URI or path `table`, which is `root` in the filesystem."""
     try:
         from deltalake import DeltaTable
@@ -127,7 +127,7 @@ def _as_key(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _object_store(filesystem: Any, patience: Patience) -> dict[str, str]:
+def _object_store(filesystem: Any, patience: RetryPolicy) -> dict[str, str]:
     """Return for deltalake, which reads the log by itself, how a filesystem is reached."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return {}
@@ -181,7 +181,7 @@ def is_metadata(path: str) -> bool:
     return _VERSION.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def iceberg_files(metadata: str, name: str, filesystem: Any, patience: Patience) -> list[DataFile]:
+def iceberg_files(metadata: str, name: str, filesystem: Any, patience: RetryPolicy) -> list[DataFile]:
     """Return the files of the Iceberg table with the metadata file at this URI or path."""
 
     def load() -> Any:
@@ -192,7 +192,7 @@ def iceberg_files(metadata: str, name: str, filesystem: Any, patience: Patience)
     return _iceberg_files(load, name, patience)
 
 
-def catalog_files(identifier: str, patience: Patience) -> list[DataFile]:
+def catalog_files(identifier: str, patience: RetryPolicy) -> list[DataFile]:
     """Return the files of an Iceberg table that a catalog knows: CATALOG.NAMESPACE.TABLE."""
     name = f"{CATALOG}{identifier}"
     catalog, _, table = identifier.partition(".")
@@ -226,7 +226,7 @@ def _file_io(filesystem: Any) -> dict[str, str]:
     return io | {key: value for key, value in found.items() if value}
 
 
-def _iceberg_files(load: Callable[[], Any], name: str, patience: Patience) -> list[DataFile]:
+def _iceberg_files(load: Callable[[], Any], name: str, patience: RetryPolicy) -> list[DataFile]:
     """Return the files of a table that `load` loads."""
     try:
         from pyiceberg.io.pyarrow import PyArrowFileIO

@@ -14,7 +14,7 @@ from nysketch.kernels import gaussian_bandwidths
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.general import GeneralTiles
 from nysketch.tiles.reference import Reference
-from nysketch.tiles.spans import RunsByRow
+from nysketch.tiles.spans import SpansByRow
 
 
 class Evaluator(Protocol):
@@ -32,9 +32,9 @@ class Evaluator(Protocol):
         weights: Floats,
         sums: Floats,
         ws: Any,
-        runs: RunsByRow | None = None,
+        spans: SpansByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
+        """Add the values of the rows `order`, times their weights, to sums of their blocks (and spans)."""
         ...
 
     def ordered(self, sums: Floats) -> Floats:

@@ -26,7 +26,7 @@ from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.nearest import NearestLandmarks, Search
 from nysketch.tiles.sizes import tile_rows_for
-from nysketch.tiles.spans import RunsByRow
+from nysketch.tiles.spans import SpansByRow
 from nysketch.tiles.vector_math import LOWEST, exp2
 
 # Landmarks with ½|z|² up to this (|z| up to r = 5.2) go through the float32 product, which is then good
@@ -116,12 +116,12 @@ def _add_row(row, weight, total):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _add_tile_twice(tile, block_of, run_of, weights, sums, run_sums):  # type: ignore[no-untyped-def]
+def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):  # type: ignore[no-untyped-def]
     """Do what `_add_tile` does, and add every row to the sums of its run as well."""
     count, m = len(block_of), tile.shape[1]
     i = 0
     while i < count:
-        total, run = sums[block_of[i]], run_sums[run_of[i]]
+        total, run = sums[block_of[i]], span_sums[span_of[i]]
         if i + 4 <= count and block_of[i + 3] == block_of[i]:
             a, b, c, d = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
             wa, wb, wc, wd = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
@@ -130,7 +130,7 @@ def _add_tile_twice(tile, block_of, run_of, weights, sums, run_sums):  # type: i
             _exp2_in_place(c)
             _exp2_in_place(d)
             # Rows of a block are in the order of their numbers: four are in one run if the outer two are.
-            if run_of[i + 3] == run_of[i]:
+            if span_of[i + 3] == span_of[i]:
                 for j in range(m):
                     value = (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
                     total[j] += value
@@ -139,9 +139,9 @@ def _add_tile_twice(tile, block_of, run_of, weights, sums, run_sums):  # type: i
                 for j in range(m):
                     total[j] += (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
                 _add_row(a, wa, run)
-                _add_row(b, wb, run_sums[run_of[i + 1]])
-                _add_row(c, wc, run_sums[run_of[i + 2]])
-                _add_row(d, wd, run_sums[run_of[i + 3]])
+                _add_row(b, wb, span_sums[span_of[i + 1]])
+                _add_row(c, wc, span_sums[span_of[i + 2]])
+                _add_row(d, wd, span_sums[span_of[i + 3]])
             i += 4
         else:
             a = tile[i]
@@ -156,11 +156,11 @@ def _add_tile_twice(tile, block_of, run_of, weights, sums, run_sums):  # type: i
 
 @compiled(fastmath=FAST)
 def _add_far(  # type: ignore[no-untyped-def]
-    rows, order, count, shift, factor, far, block_of, weights, exponents, sums, run_of, run_sums
+    rows, order, count, shift, factor, far, block_of, weights, exponents, sums, span_of, span_sums
 ):
     """Add the kernel values at the landmarks `far` (d × m), from differences in float64.
 
-    Also to the sums of runs, if there are any.
+    Also to the sums of spans, if there are any.
     """
     m = far.shape[1]
     for p in range(count):
@@ -176,8 +176,8 @@ def _add_far(  # type: ignore[no-untyped-def]
         for j in range(m):
             exponents[j] = exp2(max(np.float32(0.5 * exponents[j]), LOWEST))
         _add_row(exponents, weight, total)
-        if len(run_sums) > 0:
-            _add_row(exponents, weight, run_sums[run_of[p]])
+        if len(span_sums) > 0:
+            _add_row(exponents, weight, span_sums[span_of[p]])
 
 
 class _Workspace:
@@ -254,18 +254,18 @@ class GaussianTiles:
         weights: Floats,
         sums: Floats,
         ws: _Workspace,
-        runs: RunsByRow | None = None,
+        spans: SpansByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
-        run_of, run_sums = (block_of, sums[:0]) if runs is None else runs
+        """Add the values of the rows `order`, times their weights, to sums of their blocks (and spans)."""
+        span_of, span_sums = (block_of, sums[:0]) if spans is None else spans
         near = len(self.near)
         if near:
-            by_run = RunsByRow(run_of, run_sums[:, :near])
-            self._add_near(rows, order, block_of, weights, sums[:, :near], ws, by_run)
+            by_span = SpansByRow(span_of, span_sums[:, :near])
+            self._add_near(rows, order, block_of, weights, sums[:, :near], ws, by_span)
         if len(self.far):
             _add_far(
                 rows, order, len(order), self._shift, self._factor, self._far_matrix,
-                block_of, weights, ws.exponents, sums[:, near:], run_of, run_sums[:, near:],
+                block_of, weights, ws.exponents, sums[:, near:], span_of, span_sums[:, near:],
             )  # fmt: skip
 
     def _add_near(
@@ -276,7 +276,7 @@ class GaussianTiles:
         weights: Floats,
         sums: Floats,
         ws: _Workspace,
-        runs: RunsByRow,
+        spans: SpansByRow,
     ) -> None:
         half_norms = self._pack(rows, order, ws)
         factors = weights * np.exp2(-half_norms)
@@ -284,8 +284,8 @@ class GaussianTiles:
         for part in self._tiles(rows, order, half_norms, ws):
             if long:
                 _blank_long_rows(ws.tile, half_norms[part])
-            if len(runs.sums):
-                _add_tile_twice(ws.tile, block_of[part], runs.run_of[part], factors[part], sums, runs.sums)
+            if len(spans.sums):
+                _add_tile_twice(ws.tile, block_of[part], spans.span_of[part], factors[part], sums, spans.sums)
             else:
                 _add_tile(ws.tile, block_of[part], factors[part], sums)
 

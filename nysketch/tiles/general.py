@@ -34,7 +34,7 @@ from nysketch.kernels import (
 from nysketch.kernels.dot import unit_rows
 from nysketch.kernels.radial import ROOT3, ROOT5
 from nysketch.tiles.sizes import tile_rows_for
-from nysketch.tiles.spans import RunsByRow
+from nysketch.tiles.spans import SpansByRow
 from nysketch.tiles.vector_math import cosine_of_turns, exp2, sine_of_turns
 
 # Scaled rows → their values, rows × functions, in a buffer that the next call may reuse.
@@ -330,9 +330,9 @@ class GeneralTiles:
         weights: Floats,
         sums: Floats,
         ws: _Workspace,
-        runs: RunsByRow | None = None,
+        spans: SpansByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
+        """Add the values of the rows `order`, times their weights, to sums of their blocks (and spans)."""
         step = self.tile_rows
         for start in range(0, len(order), step):
             stop = min(start + step, len(order))
@@ -340,8 +340,8 @@ class GeneralTiles:
             # Always a whole tile, whatever is left of the last one in it: see gaussian.py.
             tile = ws.values(ws.scaled)
             _add_values(tile, block_of[start:stop], weights[start:stop], sums)
-            if runs is not None:
-                _add_values(tile, runs.run_of[start:stop], weights[start:stop], runs.sums)
+            if spans is not None:
+                _add_values(tile, spans.span_of[start:stop], weights[start:stop], spans.sums)
 
     def ordered(self, sums: Floats) -> Floats:
         """Return the sums in the order of the basis, which is theirs."""

@@ -25,7 +25,7 @@ def _word(seed, row):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def deal_blocks(first_row, keep, seed, blocks, order, block_of):  # type: ignore[no-untyped-def]
+def assign_blocks(first_row, keep, seed, blocks, order, block_of):  # type: ignore[no-untyped-def]
     """Deal rows to blocks by a hash of seed and row number, and sort them by block.
 
     Row `first_row + i` takes part if `keep[i]`. Writes, for each position p of the sorted rows, which

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nysketch._types import Floats
 from nysketch.basis.base import Basis
 from nysketch.tiles.sizes import tile_rows_for
-from nysketch.tiles.spans import RunsByRow
+from nysketch.tiles.spans import SpansByRow
 
 # What the kernels of strings do for every call, for the landmarks, is worth so many rows at least.
 _TEXT_ROWS = 512
@@ -34,17 +34,17 @@ class Reference:
         weights: Floats,
         sums: Floats,
         ws: None,
-        runs: RunsByRow | None = None,
+        spans: SpansByRow | None = None,
     ) -> None:
-        """Add the values of the rows `order`, times their weights, to the sums of their blocks (and runs)."""
+        """Add the values of the rows `order`, times their weights, to sums of their blocks (and spans)."""
         for start in range(0, len(order), self._step):
             part = slice(start, start + self._step)
             with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
                 values = self._basis.values(rows[order[part]])
                 values *= weights[part, None]
                 np.add.at(sums, block_of[part], values)
-                if runs is not None:
-                    np.add.at(runs.sums, runs.run_of[part], values)
+                if spans is not None:
+                    np.add.at(spans.sums, spans.span_of[part], values)
 
     def ordered(self, sums: Floats) -> Floats:
         """Return the sums in the order of the basis, which is theirs."""

@@ -1,4 +1,4 @@
-"""Sums of one fragment and of all fragments so far, by run of consecutive rows."""
+"""Sums of one fragment and of all fragments so far, by span of consecutive rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from nysketch._types import Floats
 from nysketch.accumulators.exact import ExactSum
 from nysketch.accumulators.grids import GRID_FINE
-from nysketch.accumulators.spans import Runs, coarser, fitting_level
+from nysketch.accumulators.spans import Spans, coarser, fitting_level
 from nysketch.tiles.sums import FragmentSums, add_some_on_grid, can_hold, grid_of
 
 
 @dataclass(frozen=True)
-class FragmentRuns:
-    """The runs that a fragment has rows of, at a level that its input decides: what it adds."""
+class FragmentSpans:
+    """The spans that a fragment has rows of, at a level that its input decides: what it adds."""
 
     level: int
     where: NDArray[np.int64]
@@ -26,18 +26,18 @@ class FragmentRuns:
     sums: Floats
 
 
-class RunsByRow(NamedTuple):
-    """Runs that an evaluator adds rows to, besides blocks: which run each row is in, and the sums of all."""
+class SpansByRow(NamedTuple):
+    """Spans that an evaluator adds rows to, besides blocks: which span a row is in, and the sums of all."""
 
-    run_of: NDArray[np.int64]
+    span_of: NDArray[np.int64]
     sums: Floats
 
 
-class LongRuns:
-    """Runs that chunks fit into, one after the other: each has arrays of its own while it is read.
+class LongSpans:
+    """Spans that chunks fit into, one after the other: each has arrays of its own while it is read.
 
-    One row may be as large as all others together, and only the sums of its own run may lose digits to it.
-    When a run ends, they are moved to the sums of the fragment.
+    One row may be as large as all others together, and only the sums of its own span may lose digits to it.
+    When a span ends, they are moved to the sums of the fragment.
     """
 
     def __init__(self, level: int, first_row: int, into: FragmentSums, current: FragmentSums) -> None:
@@ -65,13 +65,13 @@ class LongRuns:
             column.append(total)
 
     def finished(self) -> tuple[NDArray[np.int64], Floats, list[Floats]]:
-        """Return rows, weights and values of all runs, once all rows were added."""
+        """Return rows, weights and values of all spans, once all rows were added."""
         self._finish_run()
         return np.array(self._rows), np.array(self._weights), [np.vstack(column) for column in self._totals]
 
 
-class ShortRuns:
-    """Runs of which a chunk has many: every row is added to the sums of its run, and those of its block.
+class ShortSpans:
+    """Spans of which a chunk has many: every row is added to the sums of its span, and those of its block.
 
     To cut chunks as short as that would cost several times as much: tiles would never be full.
     """
@@ -84,17 +84,17 @@ class ShortRuns:
         self.values = [np.zeros((count, m)) for _ in range(evaluators)]
 
     def finished(self) -> tuple[NDArray[np.int64], Floats, list[Floats]]:
-        """Return rows, weights and values of all runs, once all rows were added."""
+        """Return rows, weights and values of all spans, once all rows were added."""
         return self.rows, self.weights, self.values
 
 
-class RunningRuns:
-    """The runs of all fragments so far; `add` is exact, so their order does not matter.
+class RunningSpans:
+    """The spans of all fragments so far; `add` is exact, so their order does not matter.
 
-    Sums stay where they are, in the order in which the runs were first seen: a fragment has few of them.
+    Sums stay where they are, in the order in which the spans were first seen: a fragment has few of them.
     """
 
-    def __init__(self, start: Runs, grid_exponent: int, magnitudes: Floats) -> None:
+    def __init__(self, start: Spans, grid_exponent: int, magnitudes: Floats) -> None:
         """Add on this grid; for values of other magnitudes than 1, on one that is so many times coarser."""
         self._capacity, self._m = start.capacity, start.sums.high.shape[1]
         self._grid = grid_of(grid_exponent, self._m, magnitudes)
@@ -102,21 +102,21 @@ class RunningRuns:
         self._weighted = start.weights is not None
         self._take(start)
 
-    def _take(self, runs: Runs) -> None:
+    def _take(self, spans: Spans) -> None:
         """Go on from these."""
-        self._level = runs.level
-        self._slots = {(place[0], place[1]): slot for slot, place in enumerate(runs.where.tolist())}
+        self._level = spans.level
+        self._slots = {(place[0], place[1]): slot for slot, place in enumerate(spans.where.tolist())}
         self._rows = np.zeros(self._capacity, np.int64)
-        self._rows[: len(runs)] = runs.rows
-        self._weights = _with_room(runs.weights, (self._capacity, 1))
-        self._sums = _with_room(runs.sums, (self._capacity, self._m))
+        self._rows[: len(spans)] = spans.rows
+        self._weights = _with_room(spans.weights, (self._capacity, 1))
+        self._sums = _with_room(spans.sums, (self._capacity, self._m))
 
-    def holds(self, part: FragmentRuns) -> bool:
-        """Tell whether the sums of a fragment's runs can be added exactly; beyond that, order would show."""
+    def holds(self, part: FragmentSpans) -> bool:
+        """Tell whether the sums of a fragment's spans can be added exactly; beyond that, order would show."""
         return can_hold(part.sums, self._grid)
 
-    def add(self, part: FragmentRuns) -> None:
-        """Add the runs of one fragment."""
+    def add(self, part: FragmentSpans) -> None:
+        """Add the spans of one fragment."""
         level = max(self._level, part.level)
         where = coarser(part.where, part.level, level)
         new = set(map(tuple, where.tolist())) - self._slots.keys()
@@ -136,12 +136,12 @@ class RunningRuns:
     def _where(self) -> NDArray[np.int64]:
         return np.array(list(self._slots), np.int64).reshape(-1, 2)
 
-    def snapshot(self) -> Runs:
-        """Return the runs as they are now."""
+    def snapshot(self) -> Spans:
+        """Return the spans as they are now."""
         where = self._where()
         order = np.lexsort((where[:, 1], where[:, 0]))
         weights = ExactSum(self._weights.high[order, 0], self._weights.low[order, 0])
-        return Runs(
+        return Spans(
             self._capacity,
             self._level,
             where[order],

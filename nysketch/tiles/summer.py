@@ -37,29 +37,13 @@ from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.evaluators import Evaluator, evaluators_of, in_order
 from nysketch.tiles.gaussian import GaussianTiles
-from nysketch.tiles.groups import FragmentGroups, GroupSummer, RunningGroups
-from nysketch.tiles.hashing import deal_blocks
+from nysketch.tiles.groups import FragmentGroups, GroupSummer
+from nysketch.tiles.hashing import assign_blocks
 from nysketch.tiles.nearest import add_to_cells
 from nysketch.tiles.sample import sample_rows
-from nysketch.tiles.second_moments import MomentSummer, RunningMoments
-from nysketch.tiles.spans import FragmentRuns, LongRuns, RunningRuns, RunsByRow, ShortRuns
-from nysketch.tiles.sums import FragmentCells, FragmentSums, RunningCells, RunningSums
-
-__all__ = [
-    "FragmentCells",
-    "FragmentGroups",
-    "FragmentRuns",
-    "FragmentSums",
-    "LongRuns",
-    "RowSummer",
-    "RunningCells",
-    "RunningGroups",
-    "RunningMoments",
-    "RunningRuns",
-    "RunningSums",
-    "ShortRuns",
-    "Workspace",
-]
+from nysketch.tiles.second_moments import MomentSummer
+from nysketch.tiles.spans import FragmentSpans, LongSpans, ShortSpans, SpansByRow
+from nysketch.tiles.sums import FragmentCells, FragmentSums
 
 
 def _finder(basis: NystromBasis, evaluators: list[Evaluator]) -> GaussianTiles:
@@ -146,23 +130,23 @@ class RowSummer:
             ws.moments[:] = 0.0
         return ws.moments
 
-    def no_runs(
+    def no_spans(
         self, level: int, into: FragmentSums, *, first_row: int, rows: int, chunk_rows: int
-    ) -> LongRuns | ShortRuns | None:
-        """Return runs to add so many rows to, besides the sums of their fragment."""
+    ) -> LongSpans | ShortSpans | None:
+        """Return spans to add so many rows to, besides the sums of their fragment."""
         if not rows:
             return None
         alone = first_row >> level == (first_row + rows - 1) >> level
         if alone or 1 << level >= chunk_rows:
-            return LongRuns(level, first_row, into, into if alone else self.zeros())
-        return ShortRuns(level, first_row, rows, len(self._evaluators), self.basis.m)
+            return LongSpans(level, first_row, into, into if alone else self.zeros())
+        return ShortSpans(level, first_row, rows, len(self._evaluators), self.basis.m)
 
-    def runs(self, of: LongRuns | ShortRuns, *, key: int) -> FragmentRuns:
-        """Return all runs of a fragment, once its rows were added."""
+    def spans(self, of: LongSpans | ShortSpans, *, key: int) -> FragmentSpans:
+        """Return all spans of a fragment, once its rows were added."""
         rows, weights, values = of.finished()
         numbers = np.arange(of.first, of.first + len(rows))
         where = np.stack([np.full(len(rows), place_of_input(key)), numbers], axis=1)
-        return FragmentRuns(of.level, where, rows, weights, self._ordered(values))
+        return FragmentSpans(of.level, where, rows, weights, self._ordered(values))
 
     def add(
         self,
@@ -174,16 +158,16 @@ class RowSummer:
         ws: Workspace,
         *,
         key: int = 0,
-        runs: LongRuns | ShortRuns | None = None,
+        spans: LongSpans | ShortSpans | None = None,
     ) -> None:
         """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks.
 
-        With long runs, all of these rows must be in one.
+        With long spans, all of these rows must be in one.
         """
-        if isinstance(runs, LongRuns):
-            into = runs.sums_from(first_row)
+        if isinstance(spans, LongSpans):
+            into = spans.sums_from(first_row)
         seed = np.uint64((self._seed + key) % 2**64)
-        count = deal_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
+        count = assign_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
         ws.count = count
         order, block_of = ws.order[:count], ws.block_of[:count]
         into.rows += np.bincount(block_of, minlength=self.blocks)
@@ -191,13 +175,13 @@ class RowSummer:
         if weights is not None:
             row_weights = weights[order]
             into.weights += np.bincount(block_of, row_weights, minlength=self.blocks)
-        by_row: list[RunsByRow | None] = [None] * len(self._evaluators)
-        if isinstance(runs, ShortRuns):
-            run_of = ((first_row + order) >> runs.level) - runs.first
-            runs.rows += np.bincount(run_of, minlength=len(runs.rows))
+        by_row: list[SpansByRow | None] = [None] * len(self._evaluators)
+        if isinstance(spans, ShortSpans):
+            span_of = ((first_row + order) >> spans.level) - spans.first
+            spans.rows += np.bincount(span_of, minlength=len(spans.rows))
             if weights is not None:
-                runs.weights += np.bincount(run_of, row_weights, minlength=len(runs.rows))
-            by_row = [RunsByRow(run_of, values) for values in runs.values]
+                spans.weights += np.bincount(span_of, row_weights, minlength=len(spans.rows))
+            by_row = [SpansByRow(span_of, values) for values in spans.values]
         for evaluator, sums, part, run in zip(self._evaluators, into.values, ws.parts, by_row, strict=True):
             evaluator.add(rows, order, block_of, row_weights, sums, part, run)
 

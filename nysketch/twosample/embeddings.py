@@ -39,7 +39,7 @@ class Embedded:
 
     sketch: Sketch
     random: Blocks
-    runs: Blocks | None
+    spans: Blocks | None
     dependence: Dependence | None
 
     @classmethod
@@ -50,10 +50,10 @@ class Embedded:
         weights = tally.blocks.rows if tally.blocks.weights is None else tally.blocks.weights.high
         weighted = sketch.weighted
         random = Blocks.of(coordinates(sketch.block_kernel_sums), weights, weighted=weighted)
-        if sketch.runs is None:
+        if sketch.spans is None:
             return cls(sketch, random, None, None)
-        runs = Blocks.of(coordinates(sketch.runs.sums.high), sketch.runs.weight, weighted=weighted)
-        return cls(sketch, random, runs, dependence(random, runs))
+        spans = Blocks.of(coordinates(sketch.spans.sums.high), sketch.spans.weight, weighted=weighted)
+        return cls(sketch, random, spans, dependence(random, spans))
 
 
 def embedded(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:

@@ -78,7 +78,7 @@ def explain(
 ) -> Explanation:
     """Say what moved from the first sketch to the second; both have the same kernel of the same columns.
 
-    Standard errors are from runs if rows are `consecutive`, and where there are none for a column as many
+    Standard errors are from spans if rows are `consecutive`, and where there are none for a column as many
     times larger as the variance `ratios` say.
     """
     shifts, source = _shifts(first, second, ratios)
@@ -222,9 +222,9 @@ def _regions(
 
 
 def _kernel_blocks(sketch: Sketch, consecutive: bool) -> Blocks:
-    if consecutive and sketch.runs is not None:
-        runs = sketch.runs
-        return uncorrelated(Blocks.of(runs.sums.high, runs.weight, weighted=sketch.weighted))
+    if consecutive and sketch.spans is not None:
+        spans = sketch.spans
+        return uncorrelated(Blocks.of(spans.sums.high, spans.weight, weighted=sketch.weighted))
     weights = sketch.tally.blocks.weights
     rows = sketch.block_rows if weights is None else weights.high
     return Blocks.of(sketch.block_kernel_sums, rows, weighted=sketch.weighted)

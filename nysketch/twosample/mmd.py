@@ -2,7 +2,7 @@
 
 Everything here works on `Blocks`: sums of feature vectors over disjoint sets of rows, and what these weigh.
 Where the features come from is the business of comparing/. The blocks may be random subsets of the rows, in
-which case rows are taken to be independent, or runs of consecutive rows, which may depend on each other.
+which case rows are taken to be independent, or spans of consecutive rows, which may depend on each other.
 """
 
 from __future__ import annotations
@@ -97,18 +97,18 @@ class Blocks:
         return float((self.deviations() ** 2).sum()) * self.weight
 
 
-def uncorrelated(runs: Blocks) -> Blocks:
-    """Put neighbouring runs together while they resemble each other more than others do."""
-    while len(runs) >= 2 * FEWEST_BLOCKS:
-        deviations = runs.deviations()
+def uncorrelated(spans: Blocks) -> Blocks:
+    """Put neighbouring spans together while they resemble each other more than others do."""
+    while len(spans) >= 2 * FEWEST_BLOCKS:
+        deviations = spans.deviations()
         products = deviations @ deviations.T
         neighbours = np.diag(products, 1)
-        others = np.triu(products, 2)[np.triu_indices(len(runs), 2)]
-        # Of independent runs, products are as often negative as positive.
+        others = np.triu(products, 2)[np.triu_indices(len(spans), 2)]
+        # Of independent spans, products are as often negative as positive.
         if neighbours.sum() <= _ALIKE * math.sqrt(len(neighbours) * float((others**2).mean())):
             break
-        runs = runs.grouped(np.arange(len(runs)) // 2)
-    return runs
+        spans = spans.grouped(np.arange(len(spans)) // 2)
+    return spans
 
 
 # Neighbours are alike if the sum of their products is so many standard errors above 0. At 2 of them, series
@@ -179,11 +179,11 @@ _NOTABLE, _SIGNIFICANT = 1.1, 2.5
 _CONSTANT = 1e-8
 
 
-def dependence(random: Blocks, runs: Blocks) -> Dependence | None:
-    """Compare the spread between runs of consecutive rows with that between random blocks."""
-    if min(len(random), len(runs)) < FEWEST_BLOCKS:
+def dependence(random: Blocks, spans: Blocks) -> Dependence | None:
+    """Compare the spread between spans of consecutive rows with that between random blocks."""
+    if min(len(random), len(spans)) < FEWEST_BLOCKS:
         return None
-    usual, consecutive = random.row_variance(), runs.row_variance()
+    usual, consecutive = random.row_variance(), spans.row_variance()
     if not usual > _CONSTANT * float(random.mean @ random.mean):
         return None
     # Of rows with the covariance Σ, such an estimate from B blocks has the variance 2 tr Σ² / (B − 1).
@@ -191,6 +191,6 @@ def dependence(random: Blocks, runs: Blocks) -> Dependence | None:
     gram = deviations @ deviations.T
     n = len(gram)
     square = float((gram**2).sum() - (np.diag(gram) ** 2).sum()) / (n * (n - 1))
-    error = math.sqrt(2 * square * (1 / (n - 1) + 1 / (len(runs) - 1)))
+    error = math.sqrt(2 * square * (1 / (n - 1) + 1 / (len(spans) - 1)))
     z = (consecutive - usual) / error if error > 0 else 0.0
     return Dependence(consecutive / usual, z)

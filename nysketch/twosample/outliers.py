@@ -34,14 +34,16 @@ def without_bad_rows(
     groups = options.robust
     assert groups is not None
     of_random = [_centre(side.random, groups, name, options) for side, name in zip(both, names, strict=True)]
-    of_runs = [None if side.runs is None else _centre_of_runs(side.runs, groups, options) for side in both]
-    runs = [centre for centre in of_runs if centre is not None]
-    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_runs, strict=True))
+    of_spans = [
+        None if side.spans is None else _centre_of_spans(side.spans, groups, options) for side in both
+    ]
+    spans = [centre for centre in of_spans if centre is not None]
+    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_spans, strict=True))
     left = first, second
     trouble = _trouble(of_random, left, names, RANDOM)
-    # Bad rows in one place of a file are in all random blocks, but in few runs.
-    burst = bool(trouble) and options.blocks == AUTO and len(runs) == 2
-    burst = burst and not _trouble(runs, left, names, CONSECUTIVE)
+    # Bad rows in one place of a file are in all random blocks, but in few spans.
+    burst = bool(trouble) and options.blocks == AUTO and len(spans) == 2
+    burst = burst and not _trouble(spans, left, names, CONSECUTIVE)
     if burst:
         notes.append("Bad rows follow each other: runs of consecutive rows are compared.")
     partition = CONSECUTIVE if burst else choose_partition(left, options, names, notes)
@@ -49,10 +51,10 @@ def without_bad_rows(
     if partition == CONSECUTIVE:
         wanted = groups if options.blocks == CONSECUTIVE else FEWEST_GROUPS
         for side, name in zip(both, names, strict=True):
-            require_groups(wanted, 0 if side.runs is None else len(side.runs), name, "runs")
+            require_groups(wanted, 0 if side.spans is None else len(side.spans), name, "runs")
         # Runs of sorted rows vary as much as they like: what is left must be seen in random blocks.
         seen = [] if burst or options.blocks == CONSECUTIVE else trouble
-        centres, trouble = runs, [] if burst else _too_many(runs, names) or seen
+        centres, trouble = spans, [] if burst else _too_many(spans, names) or seen
     notes += trouble
     one, two = (blocks_of(side, partition) for side in both)
     median = monk_mmd(one, two, min(centre.groups for centre in centres), seed=options.seed)
@@ -66,7 +68,7 @@ def _trouble(
     """Say why what is left may be bad as well."""
     found = _too_many(centres, names)
     for name, side in zip(names, left, strict=True):
-        blocks = side.random if partition == RANDOM else side.runs
+        blocks = side.random if partition == RANDOM else side.spans
         excess = None if blocks is None or found else _excess(side.sketch, blocks)
         if excess is not None and excess > _WILDLY:
             found.append(
@@ -82,21 +84,21 @@ def _centre(blocks: Blocks, groups: int, name: str, options: Options) -> RobustM
     return robust_mean(blocks, groups, seed=options.seed)
 
 
-def _centre_of_runs(runs: Blocks, groups: int, options: Options) -> RobustMean | None:
-    """Find the centre of the runs, of which there may be fewer than groups."""
-    groups = min(groups, len(runs))
-    return robust_mean(runs, groups, seed=options.seed) if groups >= FEWEST_GROUPS else None
+def _centre_of_spans(spans: Blocks, groups: int, options: Options) -> RobustMean | None:
+    """Find the centre of the spans, of which there may be fewer than groups."""
+    groups = min(groups, len(spans))
+    return robust_mean(spans, groups, seed=options.seed) if groups >= FEWEST_GROUPS else None
 
 
-def _trimmed(side: Embedded, of_random: RobustMean, of_runs: RobustMean | None) -> Embedded:
+def _trimmed(side: Embedded, of_random: RobustMean, of_spans: RobustMean | None) -> Embedded:
     random = side.random.only(of_random.kept())
-    if side.runs is None or of_runs is None:
+    if side.spans is None or of_spans is None:
         return Embedded(side.sketch, random, None, None)
-    runs = side.runs.only(of_runs.kept())
-    # Bad rows that follow each other are in a few runs and in all random blocks: what these runs tell of the
+    spans = side.spans.only(of_spans.kept())
+    # Bad rows that follow each other are in a few spans and in all random blocks: what these tell of the
     # order must not be left out. Scattered ones are in some of both, and say nothing.
-    order = dependence(random, runs) if len(of_random.wild) else side.dependence
-    return Embedded(side.sketch, random, runs, order)
+    order = dependence(random, spans) if len(of_random.wild) else side.dependence
+    return Embedded(side.sketch, random, spans, order)
 
 
 def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:

@@ -69,7 +69,7 @@ class Robustness:
     """What a median of means found: blocks left out, and whether they are too many to trust it."""
 
     median: RobustMMD  # over groups of all blocks
-    left_out: tuple[list[int], list[int]]  # numbers of blocks, or of runs
+    left_out: tuple[list[int], list[int]]  # numbers of blocks, or of spans
     overwhelmed: bool
 
     def describe(self) -> dict[str, Any]:

@@ -46,18 +46,18 @@ def blocks_of(side: Embedded, partition: str) -> Blocks:
     """Return the blocks of one side."""
     if partition == RANDOM:
         return side.random
-    assert side.runs is not None
-    return side.runs
+    assert side.spans is not None
+    return side.spans
 
 
 def choose_partition(
     both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str], notes: list[str]
 ) -> str:
-    """Choose the blocks: runs of consecutive rows if rows depend on their neighbours."""
+    """Choose the blocks: spans of consecutive rows if rows depend on their neighbours."""
     lacking = [
         name
         for name, side in zip(names, both, strict=True)
-        if side.runs is None or len(side.runs) < FEWEST_BLOCKS
+        if side.spans is None or len(side.spans) < FEWEST_BLOCKS
     ]
     if options.blocks == CONSECUTIVE:
         if lacking:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nysketch.accumulators.blocks import BlockSums
 from nysketch.accumulators.exact import ExactSum
 from nysketch.accumulators.sample import RowSample
-from nysketch.accumulators.spans import Runs
+from nysketch.accumulators.spans import Spans
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.median_of_means import RobustMean, require_groups, robust_mean
 from nysketch.twosample.mmd import Blocks
@@ -54,18 +54,18 @@ class Trimmed:
 def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
     """Leave out the blocks of a sketch that are far from the median of `groups` groups of them.
 
-    Random blocks, unless bad rows are in too many of these and follow each other: then runs of rows.
+    Random blocks, unless bad rows are in too many of these and follow each other: then spans of rows.
     """
     sketch.mean_kernel()  # complains if there are no rows
     kind, parts, found = "random", sketch.tally.blocks, None
     require_groups(groups, int((_weights(parts) > 0).sum()), "the sketch")
     found = _centre(sketch, parts, groups, seed)
-    if found.crowded and sketch.runs is not None:
-        runs = _as_blocks(sketch.runs)
-        if (_weights(runs) > 0).sum() >= groups:
-            other = _centre(sketch, runs, groups, seed)
+    if found.crowded and sketch.spans is not None:
+        spans = _as_blocks(sketch.spans)
+        if (_weights(spans) > 0).sum() >= groups:
+            other = _centre(sketch, spans, groups, seed)
             if not other.crowded:
-                kind, parts, found = "consecutive", runs, other
+                kind, parts, found = "consecutive", spans, other
     some = np.flatnonzero(_weights(parts) > 0)
     rest = without(sketch, some[found.wild], consecutive=kind == "consecutive")
     left_out = some[found.wild].tolist()
@@ -73,25 +73,25 @@ def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
 
 
 def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, consecutive: bool) -> Sketch:
-    """Return the sketch without some of its blocks, or runs, and without sampled rows that are far off."""
+    """Return the sketch without some of its blocks, or spans, and without sampled rows that are far off."""
     parts = sketch.tally.blocks
-    if consecutive and sketch.runs is not None:
-        parts = _as_blocks(sketch.runs)
+    if consecutive and sketch.spans is not None:
+        parts = _as_blocks(sketch.spans)
     kept = np.setdiff1d(np.arange(len(parts.rows)), left_out)
     tally = replace(
         sketch.tally,
         blocks=_only(parts, kept),
         sample=_near_rows(sketch.tally.sample),
         cells=None,
-        runs=None,
+        spans=None,
         groups=None,
         moments=None,
     )
     return replace(sketch, tally=tally)
 
 
-def _as_blocks(runs: Runs) -> BlockSums:
-    return BlockSums(runs.sums, runs.rows, runs.weights)
+def _as_blocks(spans: Spans) -> BlockSums:
+    return BlockSums(spans.sums, spans.rows, spans.weights)
 
 
 def _centre(sketch: Sketch, parts: BlockSums, groups: int, seed: int) -> RobustMean:

@@ -456,7 +456,7 @@ def run_sorted(case: Case) -> Iterator[Result]:
             yield case.excess(found, k) | {"method": f"{decoder}, sorted", "shift": shift}
 
 
-def run_sums(case: Case) -> Iterator[Result]:
+def span_sums(case: Case) -> Iterator[Result]:
     if case.name != "mixture10":
         return
     k, d = case.data.k, case.scaled.shape[1]
@@ -478,7 +478,7 @@ SECTIONS: dict[str, Callable[[Case], Iterator[Result]]] = {
     "mixtures": run_mixtures,
     "landmarks": run_landmarks,
     "sorted": run_sorted,
-    "sums": run_sums,
+    "sums": span_sums,
 }
 
 

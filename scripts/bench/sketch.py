@@ -53,7 +53,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 import nysketch  # noqa: E402
-from nysketch.tiles.summer import gaussian  # noqa: E402
+from nysketch.tiles import gaussian  # noqa: E402
 
 CHUNK = 8192
 Sums = Callable[[Iterator[Any]], Any]

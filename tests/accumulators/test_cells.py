@@ -20,7 +20,7 @@ from nysketch.kernels import Gaussian
 from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles import summer
+from nysketch.tiles.sums import RunningCells
 from tests import naive
 from tests.kernels.kinds import BOUNDED, NUMERIC, basis_at
 
@@ -462,7 +462,7 @@ def run(table, output, options, **more):
 def test_an_interrupted_pass_ends_in_the_same_cells(parquet, tmp_path, monkeypatch, fragment):
     options = PassOptions(blocks=4, far_rows=60)
     run(parquet, tmp_path / "expected.nysk", options)
-    calls, add = 0, summer.RunningCells.add
+    calls, add = 0, RunningCells.add
 
     def interrupting(*args):
         nonlocal calls
@@ -472,7 +472,7 @@ def test_an_interrupted_pass_ends_in_the_same_cells(parquet, tmp_path, monkeypat
         return add(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(summer.RunningCells, "add", interrupting)
+        patch.setattr(RunningCells, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(parquet, tmp_path / "s.nysk", options, checkpoint_every=0.0)
     outcome = run(parquet, tmp_path / "s.nysk", options)

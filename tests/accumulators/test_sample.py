@@ -21,7 +21,7 @@ from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sketches.describe import describe
 from nysketch.sources.open import open_source
-from nysketch.tiles import summer
+from nysketch.tiles.sums import RunningSums
 from tests.helpers import ARCHIVES
 
 # ---- the algebra, on made-up keys ------------------------------------------------------------------
@@ -327,7 +327,7 @@ def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, mon
         )
 
     run(tmp_path / "expected.nysk")
-    calls, add = 0, summer.RunningSums.add
+    calls, add = 0, RunningSums.add
 
     def interrupting(*args):
         nonlocal calls
@@ -337,7 +337,7 @@ def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, mon
         return add(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(summer.RunningSums, "add", interrupting)
+        patch.setattr(RunningSums, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "s.nysk", checkpoint_every=0.0)
     outcome = run(tmp_path / "s.nysk")
@@ -380,11 +380,11 @@ def test_the_sample_has_nothing_to_do_with_the_blocks():
     basis = Basis.fit(rows, m=2, scaling="none")
     made = nysketch.sketch(rows, basis=basis, blocks=8, sample_rows=8000)
     sampled = numbers_of(made)[:, 0].astype(np.int64)
-    from nysketch.tiles.hashing import deal_blocks
+    from nysketch.tiles.hashing import assign_blocks
 
     (fragment,) = open_source(rows).fragments()
     order, block_of = np.empty(50_000, np.int64), np.empty(50_000, np.int64)
-    deal_blocks(0, np.ones(50_000, bool), np.uint64(fragment.input_key), 8, order, block_of)
+    assign_blocks(0, np.ones(50_000, bool), np.uint64(fragment.input_key), 8, order, block_of)
     block = np.empty(50_000, np.int64)
     block[order] = block_of
     expected = 8000 * np.bincount(block, minlength=8) / 50_000

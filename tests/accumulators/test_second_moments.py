@@ -21,7 +21,6 @@ from nysketch.kernels import Linear, Polynomial
 from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles import summer
 from nysketch.tiles.second_moments import RunningMoments
 from nysketch.twosample.trimming import without
 from tests import naive
@@ -354,7 +353,7 @@ def run(table, output, *, second_moments=True, **options):
 def test_an_interrupted_pass_continues_to_the_same_bytes(files, tmp_path, monkeypatch, fragment, when):
     table = files / "a.parquet"
     run(table, tmp_path / "expected.nysk")
-    add, calls = summer.RunningMoments.add, 0
+    add, calls = RunningMoments.add, 0
 
     def interrupting(self, triangle):
         nonlocal calls
@@ -366,7 +365,7 @@ def test_an_interrupted_pass_continues_to_the_same_bytes(files, tmp_path, monkey
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(summer.RunningMoments, "add", interrupting)
+        patch.setattr(RunningMoments, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(table, tmp_path / "s.nysk", checkpoint_every=0.0)
     if fragment > 1:

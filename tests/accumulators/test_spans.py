@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import nysketch
 from nysketch.accumulators.exact import ExactSum
-from nysketch.accumulators.grids import GRID_RUNS
-from nysketch.accumulators.spans import COARSEST, FINEST, Runs, coarser, level_of_rows, place_of_input
+from nysketch.accumulators.grids import GRID_SPANS
+from nysketch.accumulators.spans import COARSEST, FINEST, Spans, coarser, level_of_rows, place_of_input
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
@@ -23,7 +23,7 @@ from nysketch.kernels import GaussianSum, Linear, Polynomial
 from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles import summer
+from nysketch.tiles.spans import RunningSpans
 from tests import naive
 from tests.kernels.kinds import NUMERIC, basis_at
 
@@ -71,8 +71,8 @@ def rows_of(data, basis, *, weights=None, **options):
 
 def require_right(made, rows, tolerance):
     """Compare the runs of a sketch with those of the slow twin."""
-    runs = made.runs
-    level, expected = naive.runs(rows, runs.capacity)
+    runs = made.spans
+    level, expected = naive.spans(rows, runs.capacity)
     assert runs.level == level
     assert runs.where.tolist() == [list(where) for where, *_ in expected]
     assert runs.rows.tolist() == [count for _, count, _, _ in expected]
@@ -90,7 +90,7 @@ def test_runs_of_every_kernel_are_those_of_the_slow_twin(kind, precision, chunks
     rows = random.standard_normal((333, 4)) + np.linspace(-2, 2, 333)[:, None]
     basis = basis_at(NUMERIC[kind](4), rows[::20].copy(), center=0.3, scale=1.7)
     made = sketch(rows, basis, precision=precision, runs=10)
-    assert (made.runs.level, len(made.runs)) == (6, 6)
+    assert (made.spans.level, len(made.spans)) == (6, 6)
     require_right(made, rows_of(rows, basis), 1e-5 if precision == "float32" else 1e-12)
 
 
@@ -128,13 +128,13 @@ def test_runs_of_files_are_those_of_the_slow_twin(days, basis, weights, capacity
     assert made.dropped_rows
     require_right(made, rows_of(days, basis, weights=weights), 1e-5)
     # Whole inputs are put together where there are more of them than runs.
-    assert (made.runs.level > 48) == (capacity < 5)
-    assert (made.runs.rows_per_run is None) == (made.runs.level > 48)
-    assert np.allclose(made.runs.sums.high.sum(axis=0), made.kernel_sums, rtol=1e-6)
+    assert (made.spans.level > 48) == (capacity < 5)
+    assert (made.spans.rows_per_span is None) == (made.spans.level > 48)
+    assert np.allclose(made.spans.sums.high.sum(axis=0), made.kernel_sums, rtol=1e-6)
 
 
 def test_a_run_is_there_once_any_of_its_rows_was_read(days, basis):
-    runs = sketch(days[0], basis, nulls="drop").runs
+    runs = sketch(days[0], basis, nulls="drop").spans
     assert runs.level == FINEST and len(runs) == 44  # of 16 rows, and one of 12
     assert runs.rows[3] == 0 and not runs.sums.high[3].any()
 
@@ -171,10 +171,10 @@ def test_any_number_of_rows_in_any_number_of_runs(n, capacity, seed):
     made = sketch(rows, BASIS, runs=capacity)
     values = BASIS.values(rows)
     level = level_of_rows(n, capacity)
-    assert made.runs.level == level
+    assert made.spans.level == level
     expected = np.add.reduceat(values, np.arange(0, n, 1 << level), axis=0)
-    assert len(expected) == len(made.runs) <= capacity
-    assert np.allclose(made.runs.sums.high, expected, rtol=1e-5, atol=2.0**GRID_RUNS)
+    assert len(expected) == len(made.spans) <= capacity
+    assert np.allclose(made.spans.sums.high, expected, rtol=1e-5, atol=2.0**GRID_SPANS)
 
 
 # ---- addresses -------------------------------------------------------------------------------------
@@ -222,15 +222,15 @@ SOME_ROWS = st.lists(
 
 def runs_of(rows, capacity, *, weighted=True):
     """The runs of some rows, from the slow twin."""
-    level, found = naive.runs(
+    level, found = naive.spans(
         [(key, number, weight, np.array([value * 2.0**-30, 1.0])) for key, number, weight, value in rows],
         capacity,
     )
     if not found:
-        return Runs.none(capacity, 2, weighted=weighted)
+        return Spans.none(capacity, 2, weighted=weighted)
     where, counts, weights, sums = zip(*found, strict=True)
     weights = ExactSum.of(np.array(weights), grid_exponent=-64) if weighted else None
-    return Runs(
+    return Spans(
         capacity,
         level,
         np.array(where),
@@ -251,7 +251,7 @@ def test_runs_add_in_any_order_and_have_the_level_that_the_rows_decide(rows, sid
     assert same(a + b, b + a)
     assert same((a + b) + c, a + (b + c))
     assert same(a + b + c, runs_of(rows, capacity, weighted=weighted))
-    nothing = Runs.none(capacity, 2, weighted=weighted)
+    nothing = Spans.none(capacity, 2, weighted=weighted)
     assert same(a + nothing, a) and same(nothing + a, a)
 
 
@@ -296,28 +296,28 @@ def test_files_together_or_apart_have_the_same_runs_to_the_bit(
     options = {"nulls": "drop", "weights": weights, "runs": capacity}
     together = sketch(days, basis, **options)
     apart = [sketch(day, basis, **options) for day in days]
-    assert same(together.runs, sum(apart).runs)
+    assert same(together.spans, sum(apart).spans)
     assert sum(apart) == together == apart[3] + (apart[0] + (apart[4] + (apart[2] + apart[1])))
     assert bits(sum(apart), tmp_path / "a") == bits(together, tmp_path / "b")
     rest = together - apart[2]
     expected = sum(apart[:2]) + sum(apart[3:])
-    assert rest.runs.level == together.runs.level
-    left = expected.runs.coarsened(rest.runs.level)
+    assert rest.spans.level == together.spans.level
+    left = expected.spans.coarsened(rest.spans.level)
     some = left.rows > 0  # those of dropped rows only are gone
-    assert np.array_equal(rest.runs.where, left.where[some])
-    assert np.array_equal(rest.runs.sums.high, left.sums.high[some])
-    assert np.array_equal(rest.runs.rows, left.rows[some])
+    assert np.array_equal(rest.spans.where, left.where[some])
+    assert np.array_equal(rest.spans.sums.high, left.sums.high[some])
+    assert np.array_equal(rest.spans.rows, left.rows[some])
     nysketch.save(rest, tmp_path / "rest.nysk")
-    assert same(nysketch.load(tmp_path / "rest.nysk").runs, rest.runs)
+    assert same(nysketch.load(tmp_path / "rest.nysk").spans, rest.spans)
 
 
 def test_a_file_that_is_given_twice_has_the_runs_of_one(days, basis, tmp_path):
     shutil.copy(days[0], tmp_path / "again.parquet")
     twice = sketch([days[0], tmp_path / "again.parquet"], basis, nulls="drop", runs=10)
     once = sketch(days[0], basis, nulls="drop", runs=10)
-    assert same(twice.runs, (once + once).runs)
-    assert twice.runs.level == once.runs.level
-    assert np.array_equal(twice.runs.rows, 2 * once.runs.rows)
+    assert same(twice.spans, (once + once).spans)
+    assert twice.spans.level == once.spans.level
+    assert np.array_equal(twice.spans.rows, 2 * once.spans.rows)
 
 
 @pytest.mark.parametrize("options", [{}, {"weights": "w"}, {"precision": "float64", "runs": 5}])
@@ -335,11 +335,11 @@ def test_row_groups_of_another_size_change_nothing_but_last_digits(tmp_path, bas
     for size in (2000, 300, 7):
         path = tmp_path / f"{size}.parquet"
         pq.write_table(table, path, row_group_size=size)
-        found.append(sketch(path, basis, nulls="drop", runs=20).runs)
+        found.append(sketch(path, basis, nulls="drop", runs=20).spans)
     for runs in found[1:]:
         assert np.array_equal(runs.rows, found[0].rows)
         # Every row group of a run is rounded to the grid once.
-        assert (np.abs(runs.sums.high - found[0].sums.high) <= 16 * 2.0**GRID_RUNS).all()
+        assert (np.abs(runs.sums.high - found[0].sums.high) <= 16 * 2.0**GRID_SPANS).all()
         assert runs.where[0, 0] != found[0].where[0, 0]  # another file
 
 
@@ -351,24 +351,24 @@ def test_rows_from_another_file_leave_runs_that_are_known(tmp_path, basis):
         sketch(tmp_path / f"{name}.parquet", basis, nulls="drop", blocks=1) for name in ("year", "january")
     )
     left = year - part
-    assert left.runs.level > 48 and left.runs.rows.tolist() == [left.rows]
-    assert np.allclose(left.runs.sums.high[0], left.kernel_sums, atol=1e-5)
+    assert left.spans.level > 48 and left.spans.rows.tolist() == [left.rows]
+    assert np.allclose(left.spans.sums.high[0], left.kernel_sums, atol=1e-5)
     nysketch.save(left, tmp_path / "left.nysk")
     nothing = left - sketch(february, basis, nulls="drop", blocks=1)
-    assert nothing.rows == 0 and not nothing.runs.rows.any()
+    assert nothing.rows == 0 and not nothing.spans.rows.any()
     nysketch.save(nothing, tmp_path / "nothing.nysk")
     impossible = part - year
-    assert (impossible.runs.rows < 0).all()
+    assert (impossible.spans.rows < 0).all()
     with pytest.raises(UsageError, match="cannot be saved"):
         nysketch.save(impossible, tmp_path / "impossible.nysk")
 
 
 def test_sums_of_runs_are_whole_grains_and_need_no_low_part():
     made = sketch(ROWS, BASIS)
-    grains = made.runs.sums.high * 2.0**-GRID_RUNS
+    grains = made.spans.sums.high * 2.0**-GRID_SPANS
     assert np.array_equal(grains, np.rint(grains))
     assert "runs.sums.low" not in made.tally.arrays()
-    assert sketch(ROWS, BASIS, precision="float64").runs.sums.high[0, 0] * 2.0**-GRID_RUNS % 1
+    assert sketch(ROWS, BASIS, precision="float64").spans.sums.high[0, 0] * 2.0**-GRID_SPANS % 1
 
 
 # ---- huge rows -------------------------------------------------------------------------------------
@@ -382,10 +382,10 @@ def test_a_huge_row_spoils_no_run_but_its_own(kernel, precision, chunks):
     clean = sketch(rows, basis, precision=precision, runs=10)
     rows[300] = 3e5
     spoilt = sketch(rows, basis, precision=precision, runs=10)
-    others = np.arange(len(clean.runs)) != 300 >> clean.runs.level
-    assert np.array_equal(spoilt.runs.sums.high[others], clean.runs.sums.high[others])
-    assert np.array_equal(spoilt.runs.sums.low[others], clean.runs.sums.low[others])
-    assert (spoilt.runs.sums.high[~others] != clean.runs.sums.high[~others]).any()
+    others = np.arange(len(clean.spans)) != 300 >> clean.spans.level
+    assert np.array_equal(spoilt.spans.sums.high[others], clean.spans.sums.high[others])
+    assert np.array_equal(spoilt.spans.sums.low[others], clean.spans.sums.low[others])
+    assert (spoilt.spans.sums.high[~others] != clean.spans.sums.high[~others]).any()
 
 
 @pytest.mark.parametrize("size", [1e60, 1e300])
@@ -422,10 +422,10 @@ def test_impossible_numbers_of_runs_are_refused(runs):
 
 def test_a_sketch_without_runs_has_none_and_neither_has_a_sum_with_it(tmp_path):
     without, made = sketch(ROWS, BASIS, runs=0), sketch(ROWS, BASIS)
-    assert without.runs is None and not any("runs" in name for name in without.tally.arrays())
-    assert (without + made).runs is None and (made - without).runs is None
+    assert without.spans is None and not any("runs" in name for name in without.tally.arrays())
+    assert (without + made).spans is None and (made - without).spans is None
     nysketch.save(without, tmp_path / "s.nysk")
-    assert nysketch.load(tmp_path / "s.nysk").runs is None
+    assert nysketch.load(tmp_path / "s.nysk").spans is None
     # Runs that are shorter than chunks leave the sums of blocks as they are.
     assert np.array_equal(without.block_kernel_sums, made.block_kernel_sums)
 
@@ -442,7 +442,7 @@ def run(table, output, options, **more):
 def test_an_interrupted_pass_ends_in_the_same_runs(days, tmp_path, monkeypatch, fragment, chunks):
     options = PassOptions(blocks=4, nulls="drop", runs=6)
     run(days, tmp_path / "expected.nysk", options)
-    calls, add = 0, summer.RunningRuns.add
+    calls, add = 0, RunningSpans.add
 
     def interrupting(*args):
         nonlocal calls
@@ -452,7 +452,7 @@ def test_an_interrupted_pass_ends_in_the_same_runs(days, tmp_path, monkeypatch, 
         return add(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(summer.RunningRuns, "add", interrupting)
+        patch.setattr(RunningSpans, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(days, tmp_path / "s.nysk", options, checkpoint_every=0.0)
     outcome = run(days, tmp_path / "s.nysk", options)

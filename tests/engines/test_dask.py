@@ -12,7 +12,7 @@ import pytest
 import nysketch
 from nysketch.coresets.fragments import FragmentRecombiner
 from nysketch.engines.dask.engine import DaskEngine
-from nysketch.engines.dask.session import Overseer, Session
+from nysketch.engines.dask.session import ClusterMonitor, Session
 from nysketch.engines.dask.worker import TOTAL
 from nysketch.engines.threads import Threads
 from nysketch.errors import UsageError
@@ -258,7 +258,7 @@ def test_a_result_that_takes_long_is_sent_once(source, client, notes):
             time.sleep(1.5)
             return "sent"
 
-    overseer = Overseer(client, 30, lambda: None, lambda new: None)
+    overseer = ClusterMonitor(client, 30, lambda: None, lambda new: None)
     session = Session(client, overseer, Count(source, notes), TOTAL, retries=3)
     try:
         assert session._fetched(Slow()) == "sent"

@@ -16,7 +16,7 @@ from nysketch.hsic import independence
 from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles import summer
+from nysketch.tiles.groups import RunningGroups
 
 TWO = {"p": ["x"], "q": ["y"]}
 THREE = {"p": ["x"], "q": ["y"], "r": ["z"]}
@@ -158,7 +158,7 @@ def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatc
         )
 
     run("expected.nysk")
-    add, calls = summer.RunningGroups.add, 0
+    add, calls = RunningGroups.add, 0
 
     def interrupting(self, sums):
         nonlocal calls
@@ -170,7 +170,7 @@ def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatc
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(summer.RunningGroups, "add", interrupting)
+        patch.setattr(RunningGroups, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run("made.nysk")
     assert run("made.nysk").resumed_fragments == 6

@@ -138,7 +138,7 @@ def test_version_4_is_read_as_it_was_written(name):
     assert thing.tally.sample.keys.tolist() == want["sample_keys"]
     assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
     assert want["cell_rows"] == (None if thing.cells is None else thing.cells.rows.tolist())
-    runs = thing.runs
+    runs = thing.spans
     assert want["runs"] == {
         "level": runs.level,
         "rows": runs.rows.tolist(),
@@ -161,7 +161,7 @@ def test_version_5_is_read_as_it_was_written(name):
     assert thing.tally.sample.keys.tolist() == want["sample_keys"]
     assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
     assert thing.cells.rows.tolist() == want["cell_rows"]
-    assert thing.runs.rows.tolist() == want["run_rows"]
+    assert thing.spans.rows.tolist() == want["run_rows"]
     groups = thing.groups
     assert (groups is None) == (want["groups"] is None) == name.startswith("plain")
     if groups is not None:
@@ -186,7 +186,7 @@ def test_version_6_is_read_as_it_was_written(name):
     assert thing.tally.sample.keys.tolist() == want["sample_keys"]
     assert (thing.settings, thing.total_weight) == (want["settings"], want["total_weight"])
     assert want["cell_rows"] == (None if thing.cells is None else thing.cells.rows.tolist())
-    assert thing.runs.rows.tolist() == want["run_rows"]
+    assert thing.spans.rows.tolist() == want["run_rows"]
     moments = thing.second_moments
     assert (moments is None) == (want["moments"] is None) == name.startswith("plain")
     if moments is not None:
@@ -266,13 +266,13 @@ def test_older_versions_have_no_sums_of_groups_and_neither_has_a_sum_with_them(v
 )
 def test_older_versions_have_no_runs_and_neither_has_a_sum_with_them(version, name, tmp_path):
     old = nysketch.load(ARCHIVES / version / name)
-    assert old.runs is None
+    assert old.spans is None
     random = np.random.default_rng(0)
     table = pa.table({"x": random.normal(size=100), "y": random.normal(size=100), "w": random.random(100)})
     new = nysketch.sketch(table, basis=old, weights=old.settings["weights"], blocks=len(old.block_rows))
-    assert new.runs.rows.sum() == 100
+    assert new.spans.rows.sum() == 100
     assert old + new == new + old
-    assert (old + new).runs is None
+    assert (old + new).spans is None
     nysketch.save(old + new, tmp_path / "both.nysk")
     assert nysketch.load(tmp_path / "both.nysk") == old + new
 

@@ -16,7 +16,7 @@ from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles import summer
+from nysketch.tiles.sums import RunningSums
 
 M = 10
 
@@ -62,7 +62,7 @@ def test_an_interrupt_at_any_moment_counts_no_row_twice(table, tmp_path, monkeyp
         return wrapped
 
     when, what = moment.split()
-    owner, name = (summer.RunningSums, "add") if what == "adding" else (Checkpoint, "save")
+    owner, name = (RunningSums, "add") if what == "adding" else (Checkpoint, "save")
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, interrupting(getattr(owner, name), when))
         with pytest.raises(KeyboardInterrupt):

@@ -21,7 +21,7 @@ from nysketch._support.cancel import stoppable
 from nysketch.engines import threads
 from nysketch.errors import InputError, InvalidRowsError, SchemaError, UnreadableError, UsageError
 from nysketch.sources.open import open_source
-from nysketch.sources.retry import GaveUp, Patience, PatientFile, is_refusal, patience_of
+from nysketch.sources.retry import RetriesExhausted, RetryingFile, RetryPolicy, is_refusal, retry_policy_of
 from tests.sources.helpers import read_all
 from tests.sources.kinds import FILES, hdf5_contiguous, parquet, uri
 
@@ -81,7 +81,7 @@ def test_resumed_batches_are_those_of_a_naive_reading(sizes, failures, retries):
     expected, ends_well = naive(batches, failures, retries)
     got = []
     try:
-        for batch in Patience(retries).resumed("place", reading):
+        for batch in RetryPolicy(retries).resumed("place", reading):
             got.append(batch)  # noqa: PERF402 - what came before an error counts
         assert ends_well
     except UnreadableError as error:
@@ -101,7 +101,7 @@ def test_errors_that_others_raise_pass_at_once():
             raise error
 
         with pytest.raises(type(error)):
-            list(Patience(4).resumed("place", begin))
+            list(RetryPolicy(4).resumed("place", begin))
         assert readings == 1
 
 
@@ -123,7 +123,7 @@ def test_other_rows_the_second_time_are_an_error(second):
                 raise UnreadableError("no answer")
 
     with pytest.raises(InputError) as error:
-        list(Patience(1).resumed("f, row group 1", begin))
+        list(RetryPolicy(1).resumed("f, row group 1", begin))
     if second != [[1, 2]]:
         assert "f, row group 1: had other rows when it was read again" in str(error.value)
         assert not isinstance(error.value, UnreadableError)
@@ -131,7 +131,7 @@ def test_other_rows_the_second_time_are_an_error(second):
 
 def test_the_last_error_tells_how_often_it_was_tried():
     with pytest.raises(UnreadableError, match=r"place: no answer \(failed 4 times\)"):
-        list(Patience(3).resumed("place", Reading([[1]], [0] * 9)))
+        list(RetryPolicy(3).resumed("place", Reading([[1]], [0] * 9)))
 
 
 def test_what_was_given_up_below_is_not_tried_again_above():
@@ -141,10 +141,10 @@ def test_what_was_given_up_below_is_not_tried_again_above():
         nonlocal readings
         readings += 1
         yield [1]
-        raise UnreadableError("f: cannot read") from GaveUp("failed 5 times")
+        raise UnreadableError("f: cannot read") from RetriesExhausted("failed 5 times")
 
     with pytest.raises(UnreadableError, match=r"f: cannot read$"):
-        list(Patience(4).resumed("f", begin))
+        list(RetryPolicy(4).resumed("f", begin))
     assert readings == 1
 
 
@@ -178,8 +178,8 @@ class Failing:
 )
 def test_a_patient_file_reads_like_one_in_memory(content, steps, seed):
     choose = random.Random(seed)
-    file = PatientFile(
-        lambda: Failing(content, lambda: choose.choice(["error", "short", None])), "f", Patience(40)
+    file = RetryingFile(
+        lambda: Failing(content, lambda: choose.choice(["error", "short", None])), "f", RetryPolicy(40)
     )
     twin = io.BytesIO(content)
     for step, number in steps:
@@ -199,8 +199,8 @@ def test_a_patient_file_reads_like_one_in_memory(content, steps, seed):
 def test_a_file_that_was_replaced_meanwhile_is_not_read_on():
     contents = iter([b"12345678", b"1234"])
     trouble = iter(["error"])
-    file = PatientFile(lambda: Failing(next(contents), lambda: next(trouble, None)), "f", Patience(4))
-    with pytest.raises(GaveUp, match="size changed from 8 to 4 bytes"):
+    file = RetryingFile(lambda: Failing(next(contents), lambda: next(trouble, None)), "f", RetryPolicy(4))
+    with pytest.raises(RetriesExhausted, match="size changed from 8 to 4 bytes"):
         file.read(3)
 
 
@@ -218,7 +218,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_read_on():
 def test_refusals_are_not_tried_again(error):
     calls = []
     with pytest.raises(type(error)):
-        Patience(4).call("f", lambda: (calls.append(1), (_ for _ in ()).throw(error)))
+        RetryPolicy(4).call("f", lambda: (calls.append(1), (_ for _ in ()).throw(error)))
     assert len(calls) == 1
     assert is_refusal(error)
 
@@ -238,15 +238,15 @@ def test_refusals_are_not_tried_again(error):
 )
 def test_what_may_pass_is_tried_as_often_as_allowed(error):
     calls = []
-    with pytest.raises(GaveUp, match="failed 3 times"):
-        Patience(2).call("f", lambda: (calls.append(1), (_ for _ in ()).throw(error)))
+    with pytest.raises(RetriesExhausted, match="failed 3 times"):
+        RetryPolicy(2).call("f", lambda: (calls.append(1), (_ for _ in ()).throw(error)))
     assert len(calls) == 3
 
 
 def test_mistakes_in_programs_are_not_hidden():
     for mistake in (TypeError("t"), AttributeError("a"), KeyError("k")):
         with pytest.raises(type(mistake)):
-            Patience(4).call("f", lambda mistake=mistake: (_ for _ in ()).throw(mistake))
+            RetryPolicy(4).call("f", lambda mistake=mistake: (_ for _ in ()).throw(mistake))
 
 
 def test_errors_that_have_passed_leave_nothing_to_clear_away_later():
@@ -261,7 +261,7 @@ def test_errors_that_have_passed_leave_nothing_to_clear_away_later():
                 raise failures.pop()
             return weakref.ref(held)
 
-        return Patience(4).call("f", work)
+        return RetryPolicy(4).call("f", work)
 
     gc.disable()
     try:
@@ -273,7 +273,9 @@ def test_errors_that_have_passed_leave_nothing_to_clear_away_later():
 def test_every_retry_is_told(caplog):
     failures = iter([OSError("reset"), OSError("reset")])
     with caplog.at_level(logging.INFO, "nysketch"):
-        Patience(4).call("s3://b/f", lambda: (_ for _ in ()).throw(e) if (e := next(failures, None)) else 1)
+        RetryPolicy(4).call(
+            "s3://b/f", lambda: (_ for _ in ()).throw(e) if (e := next(failures, None)) else 1
+        )
     told = [record.getMessage() for record in caplog.records]
     assert told[0].startswith("s3://b/f: trying again (1 of 4) in 0.0 s: reset")
     assert told[1].startswith("s3://b/f: trying again (2 of 4) in 0.0 s: reset")
@@ -286,8 +288,8 @@ def test_waits_double_and_are_never_quite_the_same(monkeypatch):
     monkeypatch.setattr("nysketch.sources.retry.check_stopped", lambda: None)
     clock = iter(range(0, 10_000, 100))
     monkeypatch.setattr("nysketch.sources.retry.time.monotonic", lambda: next(clock))
-    with pytest.raises(GaveUp):
-        Patience(7).call("f", lambda: (_ for _ in ()).throw(OSError("reset")))
+    with pytest.raises(RetriesExhausted):
+        RetryPolicy(7).call("f", lambda: (_ for _ in ()).throw(OSError("reset")))
     for seconds, middle in zip(waited, [0.5, 1, 2, 4, 8, 8, 8], strict=True):
         assert 0.75 * middle <= seconds <= 1.25 * middle
     assert len(set(waited)) == 7
@@ -301,7 +303,7 @@ def test_nobody_waits_for_rows_that_nobody_wants(monkeypatch):
     def work(task, check):
         begun.set()
         if task:
-            Patience(4).call("f", lambda: (_ for _ in ()).throw(OSError("no answer")))
+            RetryPolicy(4).call("f", lambda: (_ for _ in ()).throw(OSError("no answer")))
         return task
 
     results = threads.run(work, [0, 1], threads=2, meanwhile=lambda: None)
@@ -314,16 +316,16 @@ def test_the_check_of_a_thread_is_that_of_its_innermost_work():
     seen = []
     with stoppable(lambda: seen.append("outer")):
         with stoppable(lambda: seen.append("inner")):
-            Patience(0).call("f", lambda: None)
-        Patience(0).call("f", lambda: None)
-    Patience(0).call("f", lambda: None)
+            RetryPolicy(0).call("f", lambda: None)
+        RetryPolicy(0).call("f", lambda: None)
+    RetryPolicy(0).call("f", lambda: None)
     assert seen == ["inner", "outer"]
 
 
 @pytest.mark.parametrize(("retries", "timeout"), [(-1, None), (None, 0), (None, float("nan")), (None, 1e9)])
 def test_patience_must_make_sense(retries, timeout):
     with pytest.raises(UsageError):
-        patience_of(retries, timeout)
+        retry_policy_of(retries, timeout)
 
 
 # ---- a filesystem of fsspec that fails ---------------------------------------------------------------

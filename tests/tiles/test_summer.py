@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
-from nysketch.tiles.hashing import deal_blocks
+from nysketch.tiles.hashing import assign_blocks
 from nysketch.tiles.summer import RowSummer
 from tests import naive
 
@@ -134,7 +134,7 @@ def test_a_kernel_value_does_not_depend_on_its_place_in_a_tile():
 def test_blocks_are_dealt_evenly_and_sorted():
     n, blocks = 64_000, 64
     order, block_of = np.empty(n, np.int64), np.empty(n, np.int64)
-    count = deal_blocks(10**12, np.ones(n, bool), np.uint64(9), blocks, order, block_of)
+    count = assign_blocks(10**12, np.ones(n, bool), np.uint64(9), blocks, order, block_of)
     assert count == n
     assert sorted(order) == list(range(n))
     assert (np.diff(block_of) >= 0).all()
@@ -150,7 +150,7 @@ def test_neighbouring_rows_and_seeds_are_dealt_independently():
     dealt = {}
     for seed in (0, 1):
         order, block_of = np.empty(n, np.int64), np.empty(n, np.int64)
-        deal_blocks(0, np.ones(n, bool), np.uint64(seed), blocks, order, block_of)
+        assign_blocks(0, np.ones(n, bool), np.uint64(seed), blocks, order, block_of)
         dealt[seed] = block_of[np.argsort(order)]
     for a, b in ((dealt[0][1:], dealt[0][:-1]), (dealt[0], dealt[1])):
         same = (a == b).mean()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nysketch.engines.dask.batching import SECONDS, Groups
-from nysketch.engines.dask.session import ANSWER, Overseer, Session, lost_without_scheduler
+from nysketch.engines.dask.session import ANSWER, ClusterMonitor, Session, lost_without_scheduler
 from nysketch.engines.dask.worker import PIECES, RESULTS, TOTAL, look, unfit
 from nysketch.engines.protocol import Summing, Total, Work, nothing
 from nysketch.errors import ClusterError, UsageError
@@ -186,7 +186,7 @@ class DaskEngine:
         def inspect(new: Sequence[str]) -> None:
             self._require_fit(new, files)
 
-        overseer = Overseer(self._client, self._patience, meanwhile, inspect)
+        overseer = ClusterMonitor(self._client, self._patience, meanwhile, inspect)
         overseer.await_workers()
         # Who comes later is asked for a file when it reads from it: others can go on.
         files = ()

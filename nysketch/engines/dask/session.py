@@ -57,7 +57,7 @@ def lost_without_scheduler(client: Any) -> Iterator[None]:
         raise scheduler_gone(client, error) from error
 
 
-class Overseer:
+class ClusterMonitor:
     """Looks after the cluster while others wait: is there a scheduler, are there workers, are they fit?
 
     `inspect` is given the addresses of workers that are new, and raises a ClusterError if they will not do.
@@ -113,7 +113,7 @@ class Overseer:
 
 
 @dataclass(eq=False)
-class _Leaf:
+class _Task:
     """A group of fragments that a worker has; without any, a sum of what comes of others."""
 
     fragments: tuple[Fragment, ...]
@@ -131,7 +131,7 @@ class Session:
     def __init__(
         self,
         client: Any,
-        overseer: Overseer,
+        overseer: ClusterMonitor,
         work: Work[Any],
         how: str,
         *,
@@ -147,7 +147,7 @@ class Session:
         self._work = self._submit("work", unpacked, packed(work))
         self._fetching = ThreadPoolExecutor(1, thread_name_prefix="nysketch-fetch")
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._held: set[_Leaf] = set()
+        self._held: set[_Task] = set()
         self._tries: Counter[int] = Counter()
         self._deaths: Counter[int] = Counter()
         self._error: NysketchError | None = None
@@ -180,29 +180,29 @@ class Session:
         with lost_without_scheduler(self._client):
             return self._client.submit(*task, key=self._key(what), pure=False, **where)
 
-    def _hand_out(self, fragments: tuple[Fragment, ...], *, but: str | None = None) -> _Leaf:
+    def _hand_out(self, fragments: tuple[Fragment, ...], *, but: str | None = None) -> _Task:
         """Give a group to some worker; if it can be, to another one than `but`."""
         where: dict[str, Any] = {}
         others = [address for address in self._overseer.workers if address != but]
         if but is not None and others:
             where = {"workers": others, "allow_other_workers": True}
         future = self._submit("group", run_group, self._work, fragments, self._how, **where)
-        return self._awaited(_Leaf(fragments, future))
+        return self._awaited(_Task(fragments, future))
 
-    def _awaited(self, leaf: _Leaf) -> _Leaf:
+    def _awaited(self, leaf: _Task) -> _Task:
         self._held.add(leaf)
         self._under_way += bool(leaf.fragments)
         leaf.future.add_done_callback(lambda _: self._ended.put(leaf))
         return leaf
 
-    def _has_ended(self, leaf: _Leaf) -> None:
+    def _has_ended(self, leaf: _Task) -> None:
         """Count a group as ended, once: of a sum, one may hear before one hears of what is in it."""
         if not leaf.ended:
             leaf.ended = True
             self._under_way -= bool(leaf.fragments)
             self._rows += leaf.rows
 
-    def _let_go(self, leaf: _Leaf) -> None:
+    def _let_go(self, leaf: _Task) -> None:
         self._held.discard(leaf)
         leaf.future.release()
 
@@ -265,7 +265,7 @@ class Session:
         self._fail(failure.fragment, type(failure.error)(f"{failure.error}{tried}"))
         return False
 
-    def _killed(self, leaf: _Leaf) -> list[tuple[Fragment, ...]]:
+    def _killed(self, leaf: _Task) -> list[tuple[Fragment, ...]]:
         """Return what to hand out instead of a group that could not be run, however often it was tried."""
         with lost_without_scheduler(self._client):
             error = leaf.future.exception()
@@ -294,8 +294,8 @@ class Session:
 
     def as_they_finish(self, groups: Groups, fan_in: int | None = None) -> Iterator[Outcome]:
         """Yield outcomes until all fragments are in one; with `fan_in`, totals that workers added up."""
-        roots: dict[_Leaf, list[_Leaf]] = {}  # what is awaited → the groups that are in it
-        bundle: list[_Leaf] = []
+        roots: dict[_Task, list[_Task]] = {}  # what is awaited → the groups that are in it
+        bundle: list[_Task] = []
         while True:
             groups.serve(self._overseer.threads, self._rows_in_all)
             wanted = 1 if fan_in is None else self._per_arrival(groups, fan_in)
@@ -343,7 +343,7 @@ class Session:
             return fan_in
         return max(fan_in, math.ceil(self._rows_in_all / groups.rows_per_group / ARRIVALS))
 
-    def _rooted(self, leaves: list[_Leaf], fan_in: int | None) -> dict[_Leaf, list[_Leaf]]:
+    def _rooted(self, leaves: list[_Task], fan_in: int | None) -> dict[_Task, list[_Task]]:
         """Have workers add up what comes of groups, a few at a time, until one total is left."""
         if len(leaves) == 1 or fan_in is None:
             return self._one_by_one(leaves)
@@ -354,9 +354,9 @@ class Session:
                 self._submit("sum", add_up, self._work, futures[i : i + fan_in], priority=1)
                 for i in range(0, len(futures), fan_in)
             ]
-        return {self._awaited(_Leaf((), futures[0])): list(leaves)}
+        return {self._awaited(_Task((), futures[0])): list(leaves)}
 
-    def _without_killed(self, root: _Leaf, leaves: list[_Leaf], groups: Groups) -> dict[_Leaf, list[_Leaf]]:
+    def _without_killed(self, root: _Task, leaves: list[_Task], groups: Groups) -> dict[_Task, list[_Task]]:
         """Await groups one by one whose total cannot be had; hand those to blame out in pieces."""
         with lost_without_scheduler(self._client):
             to_blame = getattr(root.future.exception(), "task", None)
@@ -371,7 +371,7 @@ class Session:
                 self._let_go(leaf)
         return self._one_by_one([leaf for leaf in leaves if leaf in self._held])
 
-    def _one_by_one(self, leaves: Sequence[_Leaf]) -> dict[_Leaf, list[_Leaf]]:
+    def _one_by_one(self, leaves: Sequence[_Task]) -> dict[_Task, list[_Task]]:
         """Await groups, whether or not it was heard already that they have ended."""
         for leaf in leaves:
             if leaf.ended:
@@ -382,7 +382,7 @@ class Session:
 
     def in_order(self, groups: Groups) -> Iterator[Outcome]:
         """Yield outcomes in the order of the fragments."""
-        waiting: deque[_Leaf] = deque()
+        waiting: deque[_Task] = deque()
         while True:
             groups.serve(self._overseer.threads, self._rows_in_all)
             while groups and len(waiting) < _AHEAD * self._overseer.threads + 1:
