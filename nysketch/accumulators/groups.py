@@ -17,7 +17,7 @@ from nysketch._types import Arrays
 from nysketch.accumulators.exact import ExactSum
 from nysketch.basis.nystrom import NystromBasis
 
-Part = tuple[int, ...]  # numbers of groups
+Subset = tuple[int, ...]  # of the groups, by their numbers
 
 DEFAULT_SHUFFLES, MOST_SHUFFLES = 500, 10**6
 # So many rows tell what chance does far better than anybody needs; and of so few, all are there.
@@ -30,9 +30,9 @@ def default_shuffled_rows(d: int) -> int:
     return min(DEFAULT_SHUFFLED_ROWS, _DEFAULT_BYTES // (4 * d + 8))
 
 
-def parts_of(groups: int, *, pairs: bool) -> tuple[Part, ...]:
+def subsets_of(groups: int, *, pairs: bool) -> tuple[Subset, ...]:
     """Return each group, and each pair of more than two: of two, the pair is what the sketch sums anyway."""
-    singles: list[Part] = [(i,) for i in range(groups)]
+    singles: list[Subset] = [(i,) for i in range(groups)]
     return (*singles, *(combinations(range(groups), 2) if pairs and groups > 2 else ()))
 
 
@@ -40,13 +40,13 @@ def parts_of(groups: int, *, pairs: bool) -> tuple[Part, ...]:
 class GroupSums:
     """Kernel sums of parts at the landmarks, parts × m."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Subset, ...]
     sums: ExactSum
 
     @classmethod
     def zeros(cls, basis: NystromBasis, *, pairs: bool) -> GroupSums:
         """Return the sums over no rows."""
-        parts = parts_of(len(basis.groups), pairs=pairs)
+        parts = subsets_of(len(basis.groups), pairs=pairs)
         return cls(parts, ExactSum.zeros((len(parts), basis.m)))
 
     @property
@@ -54,7 +54,7 @@ class GroupSums:
         """Whether there are sums of pairs."""
         return len(self.parts[-1]) > 1
 
-    def only(self, parts: tuple[Part, ...]) -> GroupSums:
+    def only(self, parts: tuple[Subset, ...]) -> GroupSums:
         """Return the sums of some of the parts."""
         if parts == self.parts:
             return self
@@ -85,7 +85,7 @@ class GroupSums:
         pairs = description["pairs"]
         if not isinstance(pairs, bool):
             raise ValueError("it does not say whether it has sums of pairs of groups")
-        parts = parts_of(len(basis.groups), pairs=pairs)
+        parts = subsets_of(len(basis.groups), pairs=pairs)
         sums = ExactSum.from_arrays("groups.sums", arrays)
         if sums.high.shape != (len(parts), basis.m) or not np.isfinite(sums.high).all():
             raise ValueError("the sums of groups do not fit the groups and landmarks")

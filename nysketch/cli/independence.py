@@ -137,7 +137,7 @@ def _sketched(
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
     """Sketch data in memory, with all that a test needs and nothing else."""
-    from nysketch.accumulators.groups import DEFAULT_SHUFFLES, parts_of
+    from nysketch.accumulators.groups import DEFAULT_SHUFFLES, subsets_of
     from nysketch.passes.options import PassOptions
     from nysketch.passes.sketching import make_basis, run_pass
     from nysketch.sources.protocol import row_width
@@ -165,7 +165,7 @@ def _sketched(
         sample_rows=how.sampled(row_width(source), groups=len(wanted.groups)),
         cells=False,
         runs=how.runs,
-        parts=len(parts_of(len(wanted.groups), pairs=pairs)),
+        parts=len(subsets_of(len(wanted.groups), pairs=pairs)),
         threads=engine.planned_threads,
         memory=memory,
     )

@@ -158,7 +158,7 @@ def command(
     Memory does not grow with the rows. An interrupted run continues where it stopped when the same
     command is given again.
     """
-    from nysketch.accumulators.groups import parts_of
+    from nysketch.accumulators.groups import subsets_of
     from nysketch.files.format import load_basis
     from nysketch.passes.options import PassOptions
     from nysketch.passes.shards import as_shard
@@ -208,7 +208,7 @@ def command(
         cells=cells and (basis_options if basis is None else basis).features == "nystrom",
         far_rows=far_rows,
         runs=runs,
-        parts=len(parts_of(len(groups), pairs=pairs)) if len(groups) > 1 and shuffles else 0,
+        parts=len(subsets_of(len(groups), pairs=pairs)) if len(groups) > 1 and shuffles else 0,
         second_moments=second_moments,
         threads=engine.planned_threads,
         batch_rows=batch_rows,

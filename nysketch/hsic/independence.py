@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Rows
-from nysketch.accumulators.groups import DEFAULT_SHUFFLES, MOST_SHUFFLES, Part, grouped
+from nysketch.accumulators.groups import DEFAULT_SHUFFLES, MOST_SHUFFLES, Subset, grouped
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.hsic import statistic
@@ -110,7 +110,7 @@ def independence(
     require_seed(seed)
     view = _View.of(sketch)
     count = len(view.basis.groups)
-    wanted: list[Part] = [tuple(range(count))]
+    wanted: list[Subset] = [tuple(range(count))]
     if pairs and count > 2:
         wanted += combinations(range(count), 2)
         view.require_pairs()
@@ -198,7 +198,7 @@ class _View:
         """Whether all rows are in the sample."""
         return len(self.rows) == self.sketch.rows
 
-    def means(self, part: Part) -> tuple[Floats, Floats]:
+    def means(self, part: Subset) -> tuple[Floats, Floats]:
         """Return the means at the landmarks of the product over some groups, and of each of them."""
         sums = self.sketch.groups
         assert sums is not None
@@ -210,7 +210,7 @@ class _View:
 
 
 def _of_part(
-    view: _View, part: Part, *, alpha: float, shuffles: int, seed: int, threads: int
+    view: _View, part: Subset, *, alpha: float, shuffles: int, seed: int, threads: int
 ) -> Independence:
     basis = view.basis if len(part) == len(view.basis.groups) else view.basis.of_groups(part)
     kernel = basis.kernel

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nysketch._support.blas import one_thread
-from nysketch.accumulators.groups import grouped, parts_of
+from nysketch.accumulators.groups import grouped, subsets_of
 from nysketch.basis.base import Basis
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.engines.threads import Threads
@@ -123,7 +123,7 @@ def _engine(job: Job, source: Source, size: Size, basis: Basis | None = None) ->
         cells=options.cells,
         far_rows=options.far_rows,
         runs=options.runs,
-        parts=len(parts_of(groups, pairs=options.pairs)) if groups > 1 and options.shuffles else 0,
+        parts=len(subsets_of(groups, pairs=options.pairs)) if groups > 1 and options.shuffles else 0,
         second_moments=options.second_moments,
         threads=job.settings["job"]["threads"],
         memory=job.memory,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nysketch._types import Floats
 from nysketch.accumulators.exact import ExactSum
-from nysketch.accumulators.groups import GroupSums, Part
+from nysketch.accumulators.groups import GroupSums, Subset
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.evaluators import evaluators_of, in_order
 from nysketch.tiles.sums import add_on_grid, can_hold, grid_of
@@ -22,7 +22,7 @@ FragmentGroups = list[list[Floats]]
 class GroupSummer:
     """Adds the values of chunks of rows for every part. Shared by threads, never written."""
 
-    def __init__(self, basis: NystromBasis, parts: Sequence[Part], precision: str) -> None:
+    def __init__(self, basis: NystromBasis, parts: Sequence[Subset], precision: str) -> None:
         self._m = basis.m
         self._features = [basis.features_of(part) for part in parts]
         self._evaluators = [evaluators_of(basis.of_groups(part), precision) for part in parts]

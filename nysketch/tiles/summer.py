@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from nysketch._types import Floats
 from nysketch.accumulators.cells import key_of_distance, numeric_landmarks
-from nysketch.accumulators.groups import Part, grouped
+from nysketch.accumulators.groups import Subset, grouped
 from nysketch.accumulators.sample import RowSample
 from nysketch.accumulators.spans import place_of_input
 from nysketch.basis.base import Basis
@@ -91,7 +91,7 @@ class RowSummer:
         seed: int,
         precision: str,
         cells: bool = False,
-        parts: tuple[Part, ...] = (),
+        parts: tuple[Subset, ...] = (),
         moments: bool = False,
     ) -> None:
         self.basis, self.blocks = basis, blocks

@@ -25,7 +25,7 @@ from nysketch.errors import IncompatibleError, InputError, OutputError, UsageErr
 from nysketch.files.checkpoint import checkpoint_path
 from nysketch.files.merge import merge_files, merged, subtract_files
 from nysketch.passes.options import PassOptions
-from nysketch.passes.shards import Part, fragments_of, rows_of
+from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.provenance import LISTED, MOST_PARTS, Input, Provenance, Whole
 from nysketch.sources.open import open_source
@@ -36,7 +36,7 @@ from nysketch.sources.protocol import Fragment
 
 @pytest.mark.parametrize("text", ["1/1", "3/16", " 16/16 ", f"7/{MOST_PARTS}"])
 def test_parts_are_named_as_people_count(text):
-    assert str(Part.parse(text)) == text.strip()
+    assert str(Shard.parse(text)) == text.strip()
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_parts_are_named_as_people_count(text):
 )
 def test_what_is_no_part_is_refused(text):
     with pytest.raises(UsageError, match="part"):
-        Part.parse(text)
+        Shard.parse(text)
 
 
 class Cut:
@@ -64,10 +64,10 @@ class Cut:
 @given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 10**12)), min_size=1), st.integers(1, 40))
 def test_parts_are_disjoint_complete_in_order_and_balanced(sizes, of):
     source = Cut(sizes)
-    parts = [list(fragments_of(source, Part(i, of))) for i in range(1, of + 1)]
+    parts = [list(fragments_of(source, Shard(i, of))) for i in range(1, of + 1)]
     assert [fragment for part in parts for fragment in part] == list(source.fragments())
     for i in range(1, of + 1):
-        rows = rows_of(source, Part(i, of))
+        rows = rows_of(source, Shard(i, of))
         assert rows == sum(fragment.rows for fragment in parts[i - 1])
         assert abs(rows * of - source.rows) <= max(sizes) * of
 
@@ -349,7 +349,7 @@ def test_a_whole_minus_a_part_is_the_other_parts(whole, fifths):
 def test_arrays_have_parts_and_streams_have_none(files):
     rows = np.random.default_rng(0).normal(size=(300_000, 1))
     whole = nysketch.sketch(rows, m=5, threads=1)
-    parts = [nysketch.sketch(rows, basis=whole, threads=1, part=Part(i, 3)) for i in (1, 2, 3)]
+    parts = [nysketch.sketch(rows, basis=whole, threads=1, part=Shard(i, 3)) for i in (1, 2, 3)]
     assert nysketch.to_bytes(sum(parts).basis) == nysketch.to_bytes(whole.basis)
     assert np.array_equal(sum(parts).block_kernel_sums, whole.block_kernel_sums)
     assert sum(parts).provenance == whole.provenance
@@ -376,7 +376,7 @@ def to_file(files, output, part, basis, **options):
         wanted=BasisOptions(),
         options=PassOptions(blocks=4, nulls="drop", sample_rows=100),
         engine=Threads(1),
-        part=None if part is None else Part.parse(part),
+        part=None if part is None else Shard.parse(part),
         **options,
     )
 
@@ -618,8 +618,8 @@ def test_a_part_without_a_basis_makes_the_same_one_and_says_what_that_takes(run_
     facts = json.loads(plan.stdout)
     source = open_source([str(files[0]), str(files[2])])
     assert (facts["rows"], facts["fragments"]) == (
-        rows_of(source, Part(2, 2)),
-        len(list(fragments_of(source, Part(2, 2)))),
+        rows_of(source, Shard(2, 2)),
+        len(list(fragments_of(source, Shard(2, 2)))),
     )
 
 
