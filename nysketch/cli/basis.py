@@ -11,7 +11,7 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import columns_of, count_of, open_for_basis, plan_pass, say_left_out, say_skipped
+from nysketch.cli.sketch import columns_of, count_of, open_for_basis, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -50,11 +50,14 @@ def command(
     Sketches made with the same basis can be added, subtracted and compared.
     """
     from nysketch.basis.quality import from_description
+    from nysketch.passes.memory import plan_pass
+    from nysketch.passes.options import PassOptions
     from nysketch.passes.to_file import basis_to_file
 
     source = open_for_basis(inputs, basis_options, table_options)
     say_left_out(source)
-    planned = plan_pass(source, None, basis_options, blocks=1, threads=engine.planned_threads, memory=memory)
+    least = PassOptions(blocks=1, runs=0, shuffles=0)
+    planned = plan_pass(source, basis_options, least, threads=engine.planned_threads, memory=memory)
     with (
         _output.progress_bar("pilot", " fragments", quiet=quiet) as progress,
         _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,

@@ -12,7 +12,7 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import open_for_basis, plan_pass, say_left_out, say_skipped
+from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ def _sketched(
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
     """Sketch data in memory, with all that a test needs and nothing else."""
-    from nysketch.accumulators.groups import DEFAULT_SHUFFLES, subsets_of
+    from nysketch.accumulators.groups import DEFAULT_SHUFFLES
+    from nysketch.passes.memory import plan_pass
     from nysketch.passes.options import PassOptions
     from nysketch.passes.sketching import make_basis, run_pass
-    from nysketch.sources.protocol import row_width
 
     source = open_for_basis(inputs, wanted, table_options)
     say_left_out(source)
@@ -157,18 +157,7 @@ def _sketched(
         shuffle_rows=shuffle_rows,
         pairs=pairs,
     )
-    planned = plan_pass(
-        source,
-        None,
-        wanted,
-        blocks=how.blocks,
-        sample_rows=how.sampled(row_width(source), groups=len(wanted.groups)),
-        cells=False,
-        runs=how.runs,
-        parts=len(subsets_of(len(wanted.groups), pairs=pairs)),
-        threads=engine.planned_threads,
-        memory=memory,
-    )
+    planned = plan_pass(source, wanted, how, threads=engine.planned_threads, memory=memory)
     with (
         _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
         _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,

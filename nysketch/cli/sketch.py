@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,13 +158,12 @@ def command(
     Memory does not grow with the rows. An interrupted run continues where it stopped when the same
     command is given again.
     """
-    from nysketch.accumulators.groups import subsets_of
     from nysketch.files.format import load_basis
+    from nysketch.passes.memory import count_groups, plan_pass
     from nysketch.passes.options import PassOptions
     from nysketch.passes.shards import as_shard
     from nysketch.passes.to_file import sketch_to_file
     from nysketch.sources.open import open_source
-    from nysketch.sources.protocol import row_width
 
     started = time.perf_counter()
     only = as_shard(part)
@@ -192,28 +191,16 @@ def command(
         else open_source(inputs, weights=weights, like=basis.columns, **table_options)
     )
     say_left_out(source)
-    groups = _groups(basis, basis_options)
-    if pairs and len(groups) < 2:
+    if pairs and count_groups(basis_options if basis is None else basis) < 2:
         raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
     planned = plan_pass(
         source,
-        basis,
-        basis_options,
-        blocks=blocks,
-        sample_rows=pass_options.sampled(
-            row_width(source),
-            text=any(column.text for column in source.columns),
-            groups=len(groups),
-        ),
-        cells=cells and (basis_options if basis is None else basis).features == "nystrom",
-        far_rows=far_rows,
-        runs=runs,
-        parts=len(subsets_of(len(groups), pairs=pairs)) if len(groups) > 1 and shuffles else 0,
-        second_moments=second_moments,
+        basis_options if basis is None else basis,
+        pass_options,
         threads=engine.planned_threads,
         batch_rows=batch_rows,
         memory=memory,
-        only=only,
+        shard=only,
     )
     if only is not None and basis is None:
         log.info(
@@ -255,16 +242,6 @@ def command(
     return EXIT_INPUTS_SKIPPED if outcome.unreadable else 0
 
 
-def _groups(basis: Basis | None, wanted: BasisOptions) -> Sequence[Any]:
-    """Return the groups of columns that the kernel is a product over."""
-    from nysketch.accumulators.groups import grouped
-
-    if basis is None:
-        return list(wanted.groups or ())
-    known = grouped(basis)
-    return () if known is None else known.groups
-
-
 @contextmanager
 def _say_how_to_continue(output: Path) -> Iterator[None]:
     """After Ctrl-C or SIGTERM, or if a cluster has gone, say what is left."""
@@ -286,15 +263,6 @@ def open_for_basis(
 
     columns = wanted.columns_to_read(table_options["columns"])
     return open_source(inputs, weights=weights, **(table_options | {"columns": columns, "text": wanted.text}))
-
-
-def plan_pass(source: Source, basis: Basis | None, wanted: BasisOptions, **limits: Any) -> Plan:
-    """Plan with the landmarks of the basis, or with the pilot that one takes to make."""
-    from nysketch.passes.memory import Size, plan
-    from nysketch.sources.protocol import row_width
-
-    size = Size.of(wanted, row_width(source)) if basis is None else Size(basis.m)
-    return plan(source, size, **limits)
 
 
 def say_left_out(source: Source) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nysketch._support.blas import one_thread
-from nysketch.accumulators.groups import grouped, subsets_of
 from nysketch.basis.base import Basis
+from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.engines.threads import Threads
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
@@ -27,14 +27,14 @@ from nysketch.jobs.store_io import (
     replace_file,
     write_json,
 )
-from nysketch.passes.memory import Size, plan
+from nysketch.passes.memory import plan_pass
 from nysketch.passes.sketching import Progress, make_basis
 from nysketch.passes.to_file import Outcome, sketch_to_file
 from nysketch.sketches.describe import describe_quality
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.locations import Location
 from nysketch.sources.open import open_source
-from nysketch.sources.protocol import Source, row_width
+from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
 
@@ -97,7 +97,7 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
     source, options, wanted = _open(job, None, locations), job.pass_options(), job.basis_options()
-    engine = _engine(job, source, Size.of(wanted, row_width(source)))
+    engine = _engine(job, source, wanted)
     with one_thread():
         return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, engine=engine)
 
@@ -110,25 +110,10 @@ def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Sourc
     return open_source(list(locations), **(reading | {"columns": columns, "text": wanted.text}))
 
 
-def _engine(job: Job, source: Source, size: Size, basis: Basis | None = None) -> Threads:
+def _engine(job: Job, source: Source, basis: Basis | BasisOptions) -> Threads:
     """Return as many threads as fit the memory of the job."""
-    options = job.pass_options()
-    known = None if basis is None else grouped(basis)
-    groups = 0 if known is None else len(known.groups)
-    planned = plan(
-        source,
-        size,
-        blocks=options.blocks,
-        sample_rows=options.sample_rows,
-        cells=options.cells,
-        far_rows=options.far_rows,
-        runs=options.runs,
-        parts=len(subsets_of(groups, pairs=options.pairs)) if groups > 1 and options.shuffles else 0,
-        second_moments=options.second_moments,
-        threads=job.settings["job"]["threads"],
-        memory=job.memory,
-    )
-    return Threads(planned.threads)
+    threads = job.settings["job"]["threads"]
+    return Threads(plan_pass(source, basis, job.pass_options(), threads=threads, memory=job.memory).threads)
 
 
 # ---- partitions --------------------------------------------------------------------------------------
@@ -154,7 +139,7 @@ def sketch_partition(
     path = store.partition_file(name)
     output = pending(path)
     source = _open(job, basis, locations)
-    engine = _engine(job, source, Size(basis.m), basis)
+    engine = _engine(job, source, basis)
 
     def attempt(if_exists: str, *, restart: bool = False) -> Outcome:
         return sketch_to_file(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nysketch.accumulators.cells import default_far_rows
+from nysketch.accumulators.groups import grouped, subsets_of
 from nysketch.accumulators.sample import DEFAULT_ROWS, default_sample_rows
 from nysketch.accumulators.second_moments import triangle_size
+from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.columns import Column
@@ -16,6 +18,7 @@ from nysketch.passes.chunks import (
     batch_rows_for,
     chunk_rows_for,
 )
+from nysketch.passes.options import PassOptions
 from nysketch.passes.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.sources.protocol import Source, row_width
@@ -83,6 +86,46 @@ class Size:
     def judging_bytes(self) -> int:
         """Return the memory it takes to measure the quality: eigenvectors, and features of some rows."""
         return int(8 * (3 * self.m**2 + 1.5 * DEFAULT_ROWS * self.m)) if self.m <= MEASURED_UP_TO else 0
+
+
+def plan_pass(
+    source: Source,
+    basis: Basis | BasisOptions,
+    options: PassOptions,
+    *,
+    threads: int | None = None,
+    batch_rows: int | None = None,
+    memory: int = DEFAULT_MEMORY,
+    shard: Shard | None = None,
+) -> Plan:
+    """Plan a pass at a basis, or one that makes its basis first; raise UsageError if it does not fit."""
+    d = row_width(source)
+    size = Size(basis.m) if isinstance(basis, Basis) else Size.of(basis, d)
+    groups = count_groups(basis)
+    text = any(column.text for column in source.columns)
+    return plan(
+        source,
+        size,
+        blocks=options.blocks,
+        sample_rows=options.sampled(d, text=text, groups=groups),
+        cells=options.cells and basis.features == "nystrom",
+        far_rows=options.far_rows,
+        runs=options.runs,
+        parts=len(subsets_of(groups, pairs=options.pairs)) if groups > 1 and options.shuffles else 0,
+        second_moments=options.second_moments,
+        threads=threads,
+        batch_rows=batch_rows,
+        memory=memory,
+        only=shard,
+    )
+
+
+def count_groups(basis: Basis | BasisOptions) -> int:
+    """Return how many groups of columns the kernel is a product over; 0 if it is none."""
+    if isinstance(basis, BasisOptions):
+        return len(basis.groups or ())
+    product = grouped(basis)
+    return 0 if product is None else len(product.groups)
 
 
 def plan(

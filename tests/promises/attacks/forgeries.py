@@ -741,7 +741,7 @@ def held(*stretches):
     return put(*WHOLE, "held", value=[list(stretch) for stretch in stretches])
 
 
-def subsets_of(change):
+def parts_of(change):
     """Change the list of wholes."""
 
     def forge(metadata, arrays):
@@ -759,8 +759,8 @@ PARTED_FORGERIES = {
     "parts text": put(*PARTS, value="2/5"),
     "parts object": put(*PARTS, value={}),
     "parts of numbers": put(*PARTS, value=[2, 3]),
-    "parts out of order": subsets_of(lambda parts: parts[::-1]),
-    "parts of the same whole twice": subsets_of(lambda parts: [parts[0], parts[0]]),
+    "parts out of order": parts_of(lambda parts: parts[::-1]),
+    "parts of the same whole twice": parts_of(lambda parts: [parts[0], parts[0]]),
     "parts with more": put(*WHOLE, "note", value="x"),
     "parts at another place": put("parts", value=[]),
     "whole without a digest": drop(*WHOLE, "digest"),
@@ -769,17 +769,17 @@ PARTED_FORGERIES = {
     "whole with a loud digest": put(*WHOLE, "digest", value="A" * 64),
     "whole with a digest and a line": put(*WHOLE, "digest", value="0" * 64 + "\n"),
     "whole without inputs": put(*WHOLE, "inputs", value=[]),
-    "whole with inputs out of order": subsets_of(
+    "whole with inputs out of order": parts_of(
         lambda parts: [part | {"inputs": part["inputs"][::-1]} for part in parts]
     ),
-    "whole with an input twice": subsets_of(
+    "whole with an input twice": parts_of(
         lambda parts: [part | {"inputs": part["inputs"][:1] * 2} for part in parts]
     ),
     "whole with an input 0 times": put(*WHOLE, "inputs", 0, "times", value=0),
     "whole with an input of no name": put(*WHOLE, "inputs", 0, "path", value=None),
     "whole with an input of negative rows": put(*WHOLE, "inputs", 0, "rows", value=-1),
     "whole with inputs as text": put(*WHOLE, "inputs", value="a.parquet"),
-    "whole with too many inputs": subsets_of(
+    "whole with too many inputs": parts_of(
         lambda parts: [
             part | {"inputs": [part["inputs"][0] | {"path": f"{i:04}"} for i in range(501)]} for part in parts
         ]
