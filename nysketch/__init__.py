@@ -16,8 +16,8 @@ _support/       knows nothing of sketches: files, locks, sizes
 provenance.py   which inputs, which shards of them, how often
 kernels/        k(x, y)
 basis/          rows → coordinate system: landmarks, Fourier features
-accumulators/   what is summed over rows: one file per statistic
 tiles/          the hot loop
+accumulators/   what is summed over rows: one file per statistic
 sketches/       the algebra of sketches, and their quality
 twosample/      MMD: distances and tests between sketches
 hsic/           tests of independence

@@ -29,6 +29,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from nysketch._types import Floats, Labels, Rows
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.base import Basis
 from nysketch.basis.options import DEFAULT_LANDMARKS, BasisOptions
 from nysketch.columns import Column
@@ -38,7 +39,6 @@ from nysketch.learning.learner import learn_gmm, learn_kmeans
 from nysketch.models.base import block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
-from nysketch.passes.options import PassOptions
 from nysketch.passes.sketching import as_basis, make_basis, run_pass
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.arrays import ArraySource
@@ -267,16 +267,7 @@ def _like(before: Sketch | None, options: PassOptions) -> PassOptions:
     """Return options whose sketch can be added to the one before, and keeps no other rows than that does."""
     if before is None:
         return options
-    return replace(
-        options,
-        blocks=before.tally.blocks.shape[0],
-        precision=before.settings["precision"],
-        sample_rows=before.tally.sample.capacity,
-        cells=before.cells is not None,
-        far_rows=None if before.cells is None else before.cells.far.kept.capacity,
-        runs=0 if before.spans is None else before.spans.capacity,
-        second_moments=before.second_moments is not None,
-    )
+    return replace(options, precision=before.settings["precision"], **before.tally.settings())
 
 
 def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> Source:

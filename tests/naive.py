@@ -82,7 +82,7 @@ def address(key, row, level):
     return (place, row >> level) if level <= 48 else (place >> (level - 48), 0)
 
 
-def runs(rows, capacity):
+def spans(rows, capacity):
     """Level and runs of rows: (key of the input, number in it, weight, values, which are None if dropped).
 
     Runs are sorted: address, number of rows, weight, sums.

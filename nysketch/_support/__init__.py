@@ -6,6 +6,7 @@ blas.py            one BLAS thread per worker
 jit.py             how functions are compiled
 cancel.py          asking whether to go on, from deep inside a read
 intervals.py       parts 1 to N, each held so many times, as stretches
+exact.py           sums that do not depend on the order of their terms
 seeds.py           what may seed random numbers
 sizes.py           sizes in words: 512MB
 string_arrays.py   strings as arrays of bytes

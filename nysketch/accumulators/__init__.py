@@ -1,13 +1,19 @@
 """What is summed over rows: the additive statistics of a sketch, one file each.
 
-exact.py            sums that do not depend on the order of their terms
-grids.py            how finely terms are rounded for that
+protocol.py         what every statistic offers: its value, how a pass collects it, how it is stored
+options.py          what a pass is asked to keep
+tally.py            the list of all statistics; all of them together
+
 blocks.py           kernel sums by random block of rows
+dropped.py          how many rows were left out for nulls
 ranges.py           smallest and largest value of each feature
 sample.py           a bounded uniform sample of the rows
 cells.py            counts, sums and squares of the rows nearest to each landmark
+far_rows.py         the rows farthest from their landmarks, kept with the cells
 spans.py            kernel sums by span of consecutive rows
+span_addresses.py   which span a row is in
 groups.py           kernel sums of groups of columns
 second_moments.py   sums of products of two kernel values
-tally.py            all of them together
+
+grids.py            how finely terms are rounded, so that sums are exact (_support/exact.py)
 """

@@ -3,113 +3,44 @@
 The nearest landmark is the one at the smallest Euclidean distance in scaled units, whatever the kernel; of
 several, the first. Sums are relative to it, so that they lose no digits however far from 0 the data is.
 Which cell a row is in depends on the row and the basis alone (tiles/nearest.py finds it), and the sums are
-exact (exact.py), so cells add and subtract to the bit like everything else in a sketch.
+exact (_support/exact.py), so cells add and subtract to the bit like everything else in a sketch.
 
-The rows farthest from their landmarks are kept besides, one by one: they are few, and some of them are
-what people look for.
+The rows farthest from their landmarks are kept besides, one by one (far_rows.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats
-from nysketch.accumulators.exact import ExactSum
-from nysketch.accumulators.sample import LARGEST_KEY, RowSample
+from nysketch.accumulators.far_rows import FarRows, default_far_rows, key_of_distance
+from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.protocol import Memory, PassSize, Statistic, is_count
+from nysketch.accumulators.sample import LARGEST_KEY, GatheredSample, RowSample
 from nysketch.basis.base import Basis
-from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.nystrom import EXTENT, NystromBasis, numeric_landmarks, spreads
 
-# 500 rows take 44 kB of the file at 10 features; of wide rows a few must do.
-DEFAULT_FAR_ROWS = 500
-_DEFAULT_BYTES = 2 << 20
-_FEWEST = 50
-
-# A row farther than so many spreads from its landmark, in any column, is in no cell: 1e300 is a mistake and
-# would drown everything else. Squares of what is left, on a grid of 2**-44, stay exact (2**105 times the
-# grid) for 8192 rows at the very limit in one cell.
-EXTENT = 2.0**24
+if TYPE_CHECKING:
+    from nysketch.accumulators.tally import Tally
+    from nysketch.tiles.summer import EvaluatedChunk, Evaluation
 
 # The relative error of sums of float64 numbers over some million rows, at worst.
 _SUMMED = 1e-10
 
-
-def default_far_rows(d: int) -> int:
-    """Return how many far rows of d features to keep."""
-    return int(np.clip(_DEFAULT_BYTES // (8 * (d + 1)), _FEWEST, DEFAULT_FAR_ROWS))
-
-
-def numeric_landmarks(basis: Basis) -> NystromBasis | None:
-    """Return the basis if its landmarks are points in space, which cells need."""
-    return basis if isinstance(basis, NystromBasis) and not basis.text else None
-
-
-def spreads(basis: NystromBasis) -> Floats:
-    """Return a power of two near the spread of the landmarks in each column: the unit of its grids."""
-    deviations = np.abs(basis.scaled_landmarks - basis.middle)
-    # Of those that deviate at all: most of a sparse column is 0. Medians, since landmarks may be far out.
-    found = np.array([np.median(column[column > 0]) if column.any() else 0.0 for column in deviations.T])
-    if not found.any():  # a single landmark: its values are all that is known
-        found = np.maximum(np.abs(basis.middle), 1.0)
-    typical = np.median(found[found > 0])
-    # Where all landmarks agree, rows will hardly differ more than in other columns; where they differ in
-    # their last digits only, these are not what distances are made of.
-    found = np.clip(np.where(found > 0, found, 2.0**-8 * typical), 2.0**-20 * typical, None)
-    # Squares must be numbers, also of a thousand billion rows with such weights.
-    return np.asarray(np.ldexp(1.0, np.clip(np.frexp(found)[1] - 1, -440, 440)))
-
-
-def key_of_distance(squared: Floats) -> NDArray[np.int64]:
-    """Return keys that are the smaller, the larger the squared distance is."""
-    # The bits of positive float64 numbers, read as integers, are in the order of the numbers.
-    return LARGEST_KEY - squared.view(np.int64)
+# What rounding may do to sums of squares, relative to them and to the square of the spread: a million
+# fragments on the grid of 2**-44 make 2**-25 of it at most.
+_ROUNDING, _GRAINS = 1e-9, 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
-class FarRows:
-    """The rows farthest from their landmarks: as many as fit, farthest first.
-
-    A RowSample does the work. Its keys fall as the distance grows, so those up to its bound are the rows
-    beyond some distance; they can be united, and taken away, like those of any other sample.
-    """
-
-    kept: RowSample  # rows of [cell, offset from its landmark (d numbers, scaled)] in float64
-
-    @classmethod
-    def empty(cls, capacity: int, d: int, *, weighted: bool) -> FarRows:
-        """Return the far ones of no rows."""
-        return cls(RowSample.empty(capacity, d + 1, text=False, weighted=weighted, dtype=np.float64))
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """The cell that each row is in."""
-        return self.kept.rows[:, 0].astype(np.int64)
-
-    @property
-    def offsets(self) -> Floats:
-        """The rows relative to the landmarks of their cells, in scaled units."""
-        return np.asarray(self.kept.rows[:, 1:])
-
-    @property
-    def weights(self) -> Floats | None:
-        """Their weights; None where rows have none."""
-        return self.kept.weights
-
-    def __add__(self, other: FarRows) -> FarRows:
-        return FarRows(self.kept + other.kept)
-
-    def __sub__(self, other: FarRows) -> FarRows:
-        return FarRows(self.kept - other.kept)
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Statistic):
     """Rows, weight, sum and sum of squares of the rows nearest to each landmark, relative to it, scaled."""
 
     rows: NDArray[np.int64]  # m
@@ -119,15 +50,24 @@ class Cells:
     far: FarRows  # the rows farthest from their landmarks; they are in the cells, too
     beyond: int  # rows too far from every landmark to be in any cell
 
+    noun = "cells of rows"
+    absent_description: ClassVar = {"cells": None}
+    absent_summary: ClassVar = {"cells": None}
+    absent_settings: ClassVar = {"cells": False, "far_rows": None}
+    needs_nearest = True
+
     @classmethod
-    def zeros(cls, basis: NystromBasis, *, far_rows: int, weighted: bool) -> Cells:
-        """Return the cells of no rows."""
+    def zeros(cls, basis: Basis, options: PassOptions) -> Self | None:
+        """Return the cells of no rows; None if they are not wanted, or landmarks are no points in space."""
+        if not options.cells or numeric_landmarks(basis) is None:
+            return None
+        far_rows = default_far_rows(basis.d) if options.far_rows is None else options.far_rows
         return cls(
             np.zeros(basis.m, np.int64),
-            ExactSum.zeros(basis.m) if weighted else None,
+            ExactSum.zeros(basis.m) if options.weighted else None,
             ExactSum.zeros((basis.m, basis.d)),
             ExactSum.zeros((basis.m, basis.d)),
-            FarRows.empty(far_rows, basis.d, weighted=weighted),
+            FarRows.empty(far_rows, basis.d, weighted=options.weighted),
             0,
         )
 
@@ -147,7 +87,7 @@ class Cells:
         # What rounding leaves of nothing may be negative.
         return np.maximum(self.squares.high - self.sums.high * self.means, 0.0) * (self.rows > 0)[:, None]
 
-    def doubts(self, basis: NystromBasis) -> Floats:
+    def rounding_bound(self, basis: NystromBasis) -> Floats:
         """Return what Σ w (x − c)² of a cell may be larger by than its sums say, for any c: m × d.
 
         Sums of n terms are good to n·2**-53 of them; those of a fragment are then rounded to a grid, of which
@@ -162,11 +102,11 @@ class Cells:
         some = (self.rows > 0) & (self.weight > 0)
         return np.divide(1.0, self.weight, out=np.zeros(len(self.rows)), where=some)
 
-    def __add__(self, other: Cells) -> Cells:
+    def __add__(self, other: Self) -> Self:
         weights = None
         if self.weights is not None and other.weights is not None:
             weights = self.weights + other.weights
-        return Cells(
+        return type(self)(
             self.rows + other.rows,
             weights,
             self.sums + other.sums,
@@ -175,11 +115,11 @@ class Cells:
             self.beyond + other.beyond,
         )
 
-    def __sub__(self, other: Cells) -> Cells:
+    def __sub__(self, other: Self) -> Self:
         weights = None
         if self.weights is not None and other.weights is not None:
             weights = self.weights - other.weights
-        return Cells(
+        return type(self)(
             self.rows - other.rows,
             weights,
             self.sums - other.sums,
@@ -188,9 +128,11 @@ class Cells:
             self.beyond - other.beyond,
         )
 
+    # ---- files
+
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays."""
-        return {"beyond": self.beyond, "far": self.far.kept.describe()}
+        return {"cells": {"beyond": self.beyond, "far": self.far.kept.limits()}}
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
@@ -205,9 +147,14 @@ class Cells:
 
     @classmethod
     def from_parts(
-        cls, description: dict[str, Any], arrays: Arrays, basis: NystromBasis, *, weighted: bool
-    ) -> Cells:
-        """Rebuild from what `describe` and `arrays` returned; raise ValueError where they do not fit."""
+        cls, description: dict[str, Any], arrays: Arrays, basis: Basis, *, weighted: bool
+    ) -> Self | None:
+        """Rebuild from what `describe` and `arrays` returned; files of format versions 1 and 2 have none."""
+        about = description.get("cells")
+        if about is None:
+            return None
+        if numeric_landmarks(basis) is None:
+            raise ValueError("its basis is one without cells")
         weights = ExactSum.from_arrays("cells.weights", arrays) if weighted else None
         sums, squares = (ExactSum.from_arrays(f"cells.{name}", arrays) for name in ("sums", "squares"))
         rows, shape = arrays["cells.rows"], (basis.m, basis.d)
@@ -216,7 +163,7 @@ class Cells:
         if sums.high.shape != shape or squares.high.shape != shape:
             raise ValueError("the sums of cells do not fit the landmarks")
         far = RowSample.from_arrays(
-            description["far"],
+            about["far"],
             arrays,
             basis.d + 1,
             text=False,
@@ -224,4 +171,237 @@ class Cells:
             name="far",
             dtype=np.float64,
         )
-        return cls(rows, weights, sums, squares, FarRows(far), description["beyond"])
+        return cls(rows, weights, sums, squares, FarRows(far), about["beyond"])
+
+    def check(self, basis: Basis, tally: Tally) -> None:
+        """Raise ValueError unless these can be the cells of these rows."""
+        landmarks = numeric_landmarks(basis)
+        if landmarks is None:
+            raise ValueError("its basis is one without cells")
+        if self.rows.dtype != np.int64 or (self.rows < 0).any() or not is_count(self.beyond):
+            raise ValueError("the row counts of its cells are impossible")
+        if sum(self.rows.tolist()) + self.beyond != tally.rows:
+            raise ValueError("the rows of its cells are not those of its blocks")
+        self.sums.check("cells.sums")
+        self.squares.check("cells.squares")
+        if self.weights is not None:
+            self.weights.check("cells.weights")
+        self._check_far(landmarks)
+        # What a subtraction leaves was rounded when there were more rows; of the last one nothing is known.
+        if tally.ranges.exact and tally.rows:
+            self._check_moments(tally.total_weight, spreads(landmarks))
+
+    def _check_moments(self, total_weight: float, unit: Floats) -> None:
+        """Raise ValueError unless there can be rows with these weights, sums and squares."""
+        weight, sums, squares = self.weight, self.sums.high, self.squares.high
+        if (weight < 0).any() or weight[self.rows == 0].any() or sums[self.rows == 0].any():
+            raise ValueError("the weights of its cells are impossible")
+        if not self.beyond and not np.isclose(weight.sum(), total_weight, rtol=1e-6):
+            raise ValueError("the weights of its cells are not those of its blocks")
+        with np.errstate(over="ignore"):
+            # Cauchy and Schwarz: rows without any spread have the smallest squares.
+            least = sums * sums / np.where(weight > 0, weight, 1.0)[:, None]
+            most = weight[:, None] * (EXTENT * unit) ** 2
+        slack = _GRAINS * unit**2
+        if (squares < 0).any() or (squares * (1 + _ROUNDING) + slack < least).any():
+            raise ValueError("the sums of its cells are too large for their squares")
+        if (squares > most * (1 + _ROUNDING) + slack).any():
+            raise ValueError("the squares of its cells are too large for their rows")
+
+    def _check_far(self, basis: NystromBasis) -> None:
+        """Raise ValueError unless far rows can be rows of these cells, and their keys are their distances."""
+        far = self.far
+        if not len(far):
+            return
+        named = far.kept.rows[:, 0]
+        if not ((named >= 0) & (named < basis.m) & (named == np.floor(named))).all():
+            raise ValueError("its far rows are in cells that do not exist")
+        if (np.bincount(far.cells, minlength=basis.m) > self.rows).any():
+            raise ValueError("its far rows are more than the rows of their cells")
+        if not (np.abs(far.offsets) <= EXTENT * spreads(basis)).all():
+            raise ValueError("its far rows are too far to be in a cell")
+        squared = np.zeros(len(far))
+        for column in far.offsets.T:  # in this order, as the pass adds them
+            squared += column * column
+        if not np.array_equal(key_of_distance(squared), far.kept.keys):
+            raise ValueError("far.keys are not the distances of far.rows")
+
+    def is_possible(self, basis: Basis) -> bool:
+        """Tell whether no count is negative."""
+        return self.beyond >= 0 and not (self.rows < 0).any()
+
+    # ---- people
+
+    def summary(self, basis: Basis) -> dict[str, Any]:
+        """Return how the rows are spread over the landmarks."""
+        return {
+            "cells": {
+                "far_rows": len(self.far),
+                "non_empty": int(np.count_nonzero(self.rows)),
+                "rows_beyond": self.beyond,
+            }
+        }
+
+    @classmethod
+    def info_line(cls, facts: dict[str, Any]) -> tuple[str, str] | None:
+        """Say how the rows are spread over the landmarks."""
+        cells, landmarks = facts["cells"], facts["landmarks"]
+        if cells is None:
+            return None
+        beyond = f"; {cells['rows_beyond']:,} rows beyond all of them" if cells["rows_beyond"] else ""
+        far = f"; the {cells['far_rows']:,} rows farthest from theirs" if cells["far_rows"] else ""
+        return (
+            "cells",
+            f"{cells['non_empty']:,} of {landmarks:,} landmarks are nearest to some row{far}{beyond}",
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options of a pass that keeps as many far rows."""
+        return {"cells": True, "far_rows": self.far.kept.capacity}
+
+    # ---- the pass
+
+    @classmethod
+    def memory(cls, size: PassSize, options: PassOptions) -> Memory:
+        """Return the memory of sums and squares, each of the size of the landmarks, and of far rows."""
+        if not options.cells or size.text or size.features != "nystrom":
+            return Memory()
+        sums = 2 * 8 * size.m * size.d
+        far_rows = default_far_rows(size.d) if options.far_rows is None else options.far_rows
+        far = (8 * size.d + 32) * far_rows
+        return Memory(
+            # High and low parts, these in a snapshot, landmarks by column.
+            fixed=5 * sums + 4 * far,
+            # Fragments under way, distances and nearest landmarks of a chunk.
+            per_thread=3 * (sums + far) + 48 * size.chunk_rows,
+            stored=int(1.5 * sums) + far + 8 * size.m,
+        )
+
+    def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], _Collector]:
+        """Return what adds rows to the cells of their nearest landmarks."""
+        landmarks = numeric_landmarks(basis)
+        assert landmarks is not None
+        # As columns, with one more landmark for rows that are in no cell.
+        columns = np.vstack([landmarks.scaled_landmarks, np.zeros(basis.d)]).T.copy()
+        return lambda chunk_rows: _Collector(self, landmarks, columns, chunk_rows)
+
+    def running(self, basis: Basis, options: PassOptions) -> _Running:
+        """Return a running total that starts from this."""
+        landmarks = numeric_landmarks(basis)
+        assert landmarks is not None
+        return _Running(self, landmarks)
+
+
+class _Part:
+    """The sums of cells while a fragment is read: feature by feature, and with a cell more than there are.
+
+    The last one takes rows that are in no cell, which saves asking for each of them.
+    """
+
+    def __init__(self, m: int, d: int) -> None:
+        self.rows = np.zeros(m + 1, np.int64)
+        self.weights = np.zeros(m + 1)
+        self.sums, self.squares = np.zeros((d, m + 1)), np.zeros((d, m + 1))
+        self.beyond = 0
+        self.far: RowSample | None = None
+
+
+class _Collector:
+    def __init__(self, empty: Cells, basis: NystromBasis, columns: Floats, chunk_rows: int) -> None:
+        self._no_far_rows, self._basis, self._columns = empty.far.kept, basis, columns
+        self._distances, self._ones = np.empty(chunk_rows), np.ones(chunk_rows)
+
+    def begin(self, evaluation: Evaluation, limit: int | None) -> None:
+        self._part = _Part(self._basis.m, self._basis.d)
+        self._limit = LARGEST_KEY if limit is None else limit
+        self._far = GatheredSample(self._no_far_rows)
+
+    def add(self, evaluated: EvaluatedChunk) -> None:
+        from nysketch.tiles.nearest import add_to_cells
+
+        part, basis, chunk, nearest = self._part, self._basis, evaluated.chunk, evaluated.nearest
+        assert nearest is not None
+        part.rows += np.bincount(nearest, minlength=basis.m + 1)
+        part.beyond += evaluated.out_of_range
+        weights = self._ones[: len(nearest)]
+        if chunk.weights is not None:
+            weights = chunk.weights
+            part.weights += np.bincount(nearest, weights, minlength=basis.m + 1)
+        add_to_cells(
+            chunk.rows, nearest, weights, basis.center, basis.scale, self._columns,
+            part.sums, part.squares, self._distances,
+        )  # fmt: skip
+        if self._no_far_rows.capacity:
+            self._far.add(self._farthest(evaluated, min(self._limit, self._far.bound)))
+
+    def _farthest(self, evaluated: EvaluatedChunk, bound: int) -> RowSample:
+        """Return the rows that are farthest from their landmarks, with keys up to `bound`."""
+        chunk, nearest, capacity = evaluated.chunk, evaluated.nearest, self._no_far_rows.capacity
+        assert nearest is not None
+        keys = key_of_distance(self._distances[: len(nearest)])
+        found = np.flatnonzero((keys <= bound) & (nearest < self._basis.m))
+        if len(found) > capacity:
+            bound = int(np.partition(keys[found], capacity)[capacity]) - 1
+            found = found[keys[found] <= bound]
+        cells = nearest[found]
+        offsets = self._basis.transform(chunk.rows[found]) - self._basis.scaled_landmarks[cells]
+        return RowSample.of(
+            keys[found],
+            np.column_stack([cells, offsets]),
+            None if chunk.weights is None else chunk.weights[found],
+            bound=bound,
+            capacity=capacity,
+            dtype=np.float64,
+        )
+
+    def finish(self) -> _Part:
+        self._part.far = self._far.united()
+        return self._part
+
+
+class _Running:
+    def __init__(self, start: Cells, basis: NystromBasis) -> None:
+        """Add on grids in units of the spread of each feature, and of its square."""
+        from nysketch.tiles.sums import RunningSum
+
+        self._m, self._far = basis.m, start.far.kept
+        self._grid_exponent = GRID_FLOAT32 if start.weights is None else GRID_FINE
+        unit = spreads(basis)
+        self._sums, self._squares = (
+            RunningSum(_by_feature(sums), np.ldexp(scale, self._grid_exponent))
+            for sums, scale in ((start.sums, unit), (start.squares, unit * unit))
+        )
+        self._rows, self._weights, self._beyond = start.rows.copy(), start.weights, start.beyond
+
+    def holds(self, part: _Part) -> bool:
+        return True  # no row that is in a cell is too far out for that
+
+    def add(self, part: _Part) -> None:
+        self._sums.add(part.sums[:, : self._m].T)
+        self._squares.add(part.squares[:, : self._m].T)
+        self._rows += part.rows[: self._m]
+        self._beyond += part.beyond
+        if part.far is not None:
+            self._far = self._far + part.far
+        if self._weights is not None:
+            weights = part.weights[: self._m]
+            self._weights = self._weights + ExactSum.of(weights, grid_exponent=self._grid_exponent)
+
+    @property
+    def limit(self) -> int:
+        return self._far.bound
+
+    def snapshot(self) -> Cells:
+        return Cells(
+            self._rows.copy(),
+            self._weights,
+            self._sums.snapshot(),
+            self._squares.snapshot(),
+            FarRows(self._far),
+            self._beyond,
+        )
+
+
+def _by_feature(sums: ExactSum) -> ExactSum:
+    """Return a copy with the numbers of one feature side by side, as fragments have them."""
+    return ExactSum(sums.high.copy(order="F"), sums.low.copy(order="F"))

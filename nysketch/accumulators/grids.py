@@ -1,4 +1,4 @@
-"""Grids of exact sums: how finely terms are rounded before they are added (exact.py)."""
+"""Grids of exact sums: how finely terms are rounded before they are added (_support/exact.py)."""
 
 from __future__ import annotations
 

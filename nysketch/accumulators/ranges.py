@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from nysketch._types import Arrays, Floats
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.protocol import Statistic
+from nysketch.basis.base import Basis
+
+if TYPE_CHECKING:
+    from nysketch.accumulators.tally import Tally
+    from nysketch.tiles.summer import EvaluatedChunk, Evaluation
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnRanges:
+class ColumnRanges(Statistic):
     """Smallest and largest value of each feature.
 
     The one statistic that cannot be subtracted: afterwards it is still a bound, but the rows that reached it
@@ -22,19 +31,92 @@ class ColumnRanges:
     exact: bool = True
 
     @classmethod
-    def empty(cls, d: int) -> ColumnRanges:
-        """Return the ranges over no rows."""
+    def empty(cls, d: int) -> Self:
+        """Return the ranges over no rows of d features."""
         return cls(np.full(d, np.inf), np.full(d, -np.inf))
 
-    def __add__(self, other: ColumnRanges) -> ColumnRanges:
+    @classmethod
+    def zeros(cls, basis: Basis, options: PassOptions) -> Self:
+        """Return the ranges over no rows."""
+        return cls.empty(basis.d)
+
+    def __add__(self, other: Self) -> Self:
         lower, upper = np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper)
-        return ColumnRanges(lower, upper, self.exact and other.exact)
+        return type(self)(lower, upper, self.exact and other.exact)
+
+    def __sub__(self, other: Self) -> Self:
+        return replace(self, exact=False)
+
+    # ---- files
+
+    def describe(self) -> dict[str, Any]:
+        """Return whether they are exact."""
+        return {"exact_ranges": self.exact}
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
         return {"columns.lower": self.lower, "columns.upper": self.upper}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays, *, exact: bool) -> ColumnRanges:
-        """Rebuild from what `arrays` returned."""
+    def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis, *, weighted: bool) -> Self:
+        """Rebuild from what `describe` and `arrays` returned."""
+        exact = description["exact_ranges"]
+        if not isinstance(exact, bool):
+            raise ValueError("it does not say whether its ranges are exact")
         return cls(arrays["columns.lower"], arrays["columns.upper"], exact)
+
+    def check(self, basis: Basis, tally: Tally) -> None:
+        """Raise ValueError unless rows can have these ranges."""
+        if any(a.dtype != np.float64 or a.shape != (basis.d,) for a in (self.lower, self.upper)):
+            raise ValueError("column ranges do not fit the columns")
+        # Of no rows, the ranges are empty: from infinity to minus infinity.
+        bounded = np.isfinite(self.lower) & np.isfinite(self.upper) & (self.lower <= self.upper)
+        empty = (self.lower == np.inf) & (self.upper == -np.inf)
+        if not (bounded if tally.rows else bounded | empty).all():
+            raise ValueError("its column ranges are impossible")
+
+    # ---- people
+
+    def summary(self, basis: Basis) -> dict[str, Any]:
+        """Return whether they are exact; the ranges themselves are shown with the columns."""
+        return {"ranges": "exact" if self.exact else "bounds"}
+
+    # ---- the pass
+
+    def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], _Collector]:
+        """Return what unites the ranges of chunks."""
+        return lambda chunk_rows: _Collector(basis.d)
+
+    def running(self, basis: Basis, options: PassOptions) -> _Running:
+        """Return a running total that starts from this."""
+        return _Running(self)
+
+
+class _Collector:
+    def __init__(self, d: int) -> None:
+        self._d = d
+
+    def begin(self, evaluation: Evaluation, limit: int | None) -> None:
+        self._ranges = ColumnRanges.empty(self._d)
+
+    def add(self, chunk: EvaluatedChunk) -> None:
+        self._ranges = self._ranges + ColumnRanges(chunk.chunk.lower, chunk.chunk.upper)
+
+    def finish(self) -> ColumnRanges:
+        return self._ranges
+
+
+class _Running:
+    limit = None
+
+    def __init__(self, start: ColumnRanges) -> None:
+        self._ranges = start
+
+    def holds(self, part: ColumnRanges) -> bool:
+        return True
+
+    def add(self, part: ColumnRanges) -> None:
+        self._ranges = self._ranges + part
+
+    def snapshot(self) -> ColumnRanges:
+        return self._ranges

@@ -12,16 +12,24 @@ sketch is, it does not store data.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch._support.string_arrays import text_arrays, text_from_arrays
 from nysketch._types import Arrays, Floats, Rows
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.protocol import Memory, PassSize, Statistic
+from nysketch.basis.base import Basis
 from nysketch.basis.quality import MEASURED_STRINGS
+
+if TYPE_CHECKING:
+    from nysketch.accumulators.tally import Tally
+    from nysketch.tiles.chunk import Chunk
+    from nysketch.tiles.summer import EvaluatedChunk, Evaluation
 
 LARGEST_KEY = 2**63 - 1
 
@@ -32,13 +40,32 @@ _DEFAULT_BYTES = 8 << 20
 _FEWEST = 200
 
 
+# So many rows tell what chance does far better than anybody needs; and of so few, all are there.
+DEFAULT_SHUFFLED_ROWS = 50_000
+
+
 def default_sample_rows(d: int, *, text: bool = False) -> int:
     """Return how many rows of d features to keep, or strings that take as much as d numbers."""
     return int(np.clip(_DEFAULT_BYTES // (4 * d), _FEWEST, MEASURED_STRINGS if text else DEFAULT_ROWS))
 
 
+def default_shuffled_rows(d: int) -> int:
+    """Return how many rows of d features to keep for permutations: fewer if they are wide."""
+    return min(DEFAULT_SHUFFLED_ROWS, _DEFAULT_BYTES // (4 * d + 8))
+
+
+def rows_to_sample(options: PassOptions, d: int, *, text: bool, features: str, groups: int) -> int:
+    """Return how many rows to sample, of d numbers each: to measure quality by, and to permute."""
+    # Who wants Fourier features may want them for holding no rows.
+    usual = 0 if features == "fourier" else default_sample_rows(d, text=text)
+    rows = usual if options.sample_rows is None else options.sample_rows
+    if groups < 2 or not options.shuffles:
+        return rows
+    return max(rows, default_shuffled_rows(d) if options.shuffle_rows is None else options.shuffle_rows)
+
+
 @dataclass(frozen=True, eq=False)
-class RowSample:
+class RowSample(Statistic):
     """The rows with the smallest keys, in the order of their keys."""
 
     keys: NDArray[np.int64]
@@ -48,9 +75,19 @@ class RowSample:
     capacity: int
 
     @classmethod
-    def empty(
-        cls, capacity: int, d: int, *, text: bool, weighted: bool, dtype: Any = np.float32
-    ) -> RowSample:
+    def zeros(cls, basis: Basis, options: PassOptions) -> Self:
+        """Return the sample of no rows, with room for as many as suit the basis."""
+        rows = rows_to_sample(
+            options,
+            basis.row_width,
+            text=basis.text,
+            features=basis.features,
+            groups=len(basis.groups),
+        )
+        return cls.empty(rows, basis.d, text=basis.text, weighted=options.weighted)
+
+    @classmethod
+    def empty(cls, capacity: int, d: int, *, text: bool, weighted: bool, dtype: Any = np.float32) -> Self:
         """Return the sample of no rows."""
         rows: Rows = np.empty(0, object) if text else np.empty((0, d), dtype)
         return cls(np.empty(0, np.int64), rows, np.empty(0) if weighted else None, LARGEST_KEY, capacity)
@@ -65,7 +102,7 @@ class RowSample:
         bound: int,
         capacity: int,
         dtype: Any = np.float32,
-    ) -> RowSample:
+    ) -> Self:
         """Sample rows: all that have a key up to `bound`."""
         if rows.dtype != object:
             largest = float(np.finfo(dtype).max)
@@ -79,7 +116,7 @@ class RowSample:
         """Return the rows as they were before they were moved to the middle; strings never were."""
         return self.rows if self.rows.dtype == object else self.rows.astype(np.float64) + middle
 
-    def _cut(self) -> RowSample:
+    def _cut(self) -> Self:
         """Drop rows beyond the bound, and lower it until no more than `capacity` rows are left."""
         bound, count = self.bound, int(np.searchsorted(self.keys, self.bound, side="right"))
         if count > self.capacity:
@@ -88,12 +125,12 @@ class RowSample:
             count = int(np.searchsorted(self.keys, bound, side="right"))
         return self._only(slice(count), bound)
 
-    def _only(self, which: Any, bound: int) -> RowSample:
+    def _only(self, which: Any, bound: int) -> Self:
         weights = None if self.weights is None else self.weights[which]
-        return RowSample(self.keys[which], self.rows[which], weights, bound, self.capacity)
+        return type(self)(self.keys[which], self.rows[which], weights, bound, self.capacity)
 
     @classmethod
-    def union(cls, samples: Sequence[RowSample]) -> RowSample:
+    def union(cls, samples: Sequence[Self]) -> Self:
         """Return the sample of all rows that any of them stands for."""
         weights = None
         if all(sample.weights is not None for sample in samples):
@@ -106,10 +143,10 @@ class RowSample:
             min(sample.capacity for sample in samples),
         )._sorted_and_cut()
 
-    def __add__(self, other: RowSample) -> RowSample:
+    def __add__(self, other: Self) -> Self:
         return self.union([self, other])
 
-    def __sub__(self, other: RowSample) -> RowSample:
+    def __sub__(self, other: Self) -> Self:
         """Take away the rows of `other`: those of them that are in this sample are in theirs, too."""
         # A row counted twice and subtracted once stays.
         theirs = Counter(other._identities())
@@ -119,9 +156,9 @@ class RowSample:
             theirs[row] -= not kept[-1]
         left = self._only(np.array(kept, bool), self.bound)
         bound, capacity = min(self.bound, other.bound), min(self.capacity, other.capacity)
-        return RowSample(left.keys, left.rows, left.weights, bound, capacity)._cut()
+        return type(self)(left.keys, left.rows, left.weights, bound, capacity)._cut()
 
-    def _sorted_and_cut(self) -> RowSample:
+    def _sorted_and_cut(self) -> Self:
         """Sort by key; rows of equal keys by content, so that the order of merging does not show.
 
         Keys are equal where a file was counted twice, or for tables in memory that begin alike.
@@ -138,7 +175,13 @@ class RowSample:
         weights = np.ones(len(self)) if self.weights is None else self.weights
         return zip(self.keys.tolist(), contents, weights.tolist(), strict=True)
 
-    def describe(self) -> dict[str, int]:
+    # ---- files
+
+    def describe(self) -> dict[str, Any]:
+        """Return its limits."""
+        return {"sample": self.limits()}
+
+    def limits(self) -> dict[str, int]:
         """Return everything but the arrays."""
         return {"bound": self.bound, "capacity": self.capacity}
 
@@ -152,9 +195,15 @@ class RowSample:
         return arrays if self.weights is None else arrays | {f"{name}.weights": self.weights}
 
     @classmethod
+    def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis, *, weighted: bool) -> Self:
+        """Rebuild from what `describe` and `arrays` returned; files of format version 1 have no sample."""
+        limits = description.get("sample", {"bound": LARGEST_KEY, "capacity": 0})
+        return cls.from_arrays(limits, arrays, basis.d, text=basis.text, weighted=weighted)
+
+    @classmethod
     def from_arrays(
         cls,
-        description: dict[str, Any],
+        limits: dict[str, Any],
         arrays: Arrays,
         d: int,
         *,
@@ -162,9 +211,9 @@ class RowSample:
         weighted: bool,
         name: str = "sample",
         dtype: Any = np.float32,
-    ) -> RowSample:
-        """Rebuild from what `describe` and `arrays` returned; raise ValueError if it can be no sample."""
-        bound, capacity = description["bound"], description["capacity"]
+    ) -> Self:
+        """Rebuild from what `limits` and `arrays` returned; raise ValueError if it can be no sample."""
+        bound, capacity = limits["bound"], limits["capacity"]
         if any(type(n) is not int or not 0 <= n <= LARGEST_KEY for n in (bound, capacity)):
             raise ValueError(f"the limits of its rows {name!r} are impossible")
         if not capacity:
@@ -189,6 +238,36 @@ class RowSample:
             raise ValueError(f"{name}.weights are impossible")
         return cls(keys, rows, weights, bound, capacity)
 
+    def check(self, basis: Basis, tally: Tally) -> None:
+        """There is nothing that `from_arrays` has not checked."""
+
+    # ---- people
+
+    def summary(self, basis: Basis) -> dict[str, Any]:
+        """Return the number of rows."""
+        return {"sampled_rows": len(self)}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the rows there is room for, as an option."""
+        return {"sample_rows": self.capacity}
+
+    # ---- the pass
+
+    @classmethod
+    def memory(cls, size: PassSize, options: PassOptions) -> Memory:
+        """Return the memory of the rows, with keys and orders besides them."""
+        sampled = rows_to_sample(options, size.d, text=size.text, features=size.features, groups=size.groups)
+        sample = (4 * size.d + 24) * (sampled if size.rows is None else min(sampled, size.rows))
+        return Memory(fixed=4 * sample, per_thread=3 * sample, stored=sample)
+
+    def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], _Collector]:
+        """Return what samples the rows of chunks."""
+        return lambda chunk_rows: _Collector(self, basis, chunk_rows)
+
+    def running(self, basis: Basis, options: PassOptions) -> _Running:
+        """Return a running total that starts from this."""
+        return _Running(self)
+
 
 class GatheredSample:
     """The sample of a fragment, gathered from those of its chunks."""
@@ -210,4 +289,66 @@ class GatheredSample:
     def united(self) -> RowSample:
         """Return the sample of all chunks so far."""
         self._sample, self._more = RowSample.union([self._sample, *self._more]), []
+        return self._sample
+
+
+class ChunkSampler:
+    """Samples the rows of chunks; each thread has its own, for its buffers."""
+
+    def __init__(self, basis: Basis, capacity: int, chunk_rows: int) -> None:
+        self._basis, self._capacity = basis, capacity
+        self._found, self._keys = np.empty(chunk_rows, np.int64), np.empty(chunk_rows, np.int64)
+
+    def __call__(self, chunk: Chunk, key: int, bound: int) -> RowSample:
+        """Return a sample of the rows of a chunk of the input `key`, of those with keys up to `bound`."""
+        from nysketch.tiles.hashing import find_sample
+
+        basis, capacity = self._basis, self._capacity
+        # Without the user's seed: the same row must be found again when its file is subtracted.
+        seed = np.uint64(key)
+        count = find_sample(chunk.row_in_input, chunk.keep, seed, bound, self._found, self._keys)
+        found, keys = self._found[:count], self._keys[:count]
+        if count > capacity:  # at first, all of them: no need to look at the others
+            bound = int(np.partition(keys, capacity)[capacity]) - 1
+            found, keys = found[keys <= bound], keys[keys <= bound]
+        taken = None if chunk.weights is None else chunk.weights[found]
+        with np.errstate(over="ignore"):  # cut off by the sample
+            kept = basis.transform(chunk.rows[found])
+            kept = kept if basis.text else kept - basis.middle
+        return RowSample.of(keys.copy(), kept, taken, bound=bound, capacity=capacity)
+
+
+class _Collector:
+    def __init__(self, empty: RowSample, basis: Basis, chunk_rows: int) -> None:
+        self._empty = empty
+        self._of_chunk = ChunkSampler(basis, empty.capacity, chunk_rows)
+
+    def begin(self, evaluation: Evaluation, limit: int | None) -> None:
+        self._limit = LARGEST_KEY if limit is None else limit
+        self._sample = GatheredSample(self._empty)
+
+    def add(self, chunk: EvaluatedChunk) -> None:
+        if self._empty.capacity:
+            bound = min(self._limit, self._sample.bound)
+            self._sample.add(self._of_chunk(chunk.chunk, chunk.key, bound))
+
+    def finish(self) -> RowSample:
+        return self._sample.united()
+
+
+class _Running:
+    def __init__(self, start: RowSample) -> None:
+        self._sample = start
+
+    def holds(self, part: RowSample) -> bool:
+        return True
+
+    def add(self, part: RowSample) -> None:
+        self._sample = self._sample + part
+
+    @property
+    def limit(self) -> int:
+        return self._sample.bound
+
+    def snapshot(self) -> RowSample:
         return self._sample

@@ -1,70 +1,90 @@
-"""The additive statistics of a pass. Each knows how to add, subtract, and be stored.
-
-The fast updates live in tiles/; what arrives here is the sum over one fragment, and what leaves is
-the sum over a file, a day, a year. Names in `arrays` are those of the sketch file (FORMAT.md).
-"""
+"""Tally: all statistics of some rows. What a sketch holds besides its basis is listed here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from nysketch._types import Arrays
 from nysketch.accumulators.blocks import BlockSums
-from nysketch.accumulators.cells import Cells, numeric_landmarks
-from nysketch.accumulators.groups import GroupSums, grouped
+from nysketch.accumulators.cells import Cells
+from nysketch.accumulators.dropped import DroppedRows
+from nysketch.accumulators.groups import GroupSums
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.protocol import Statistic
 from nysketch.accumulators.ranges import ColumnRanges
-from nysketch.accumulators.sample import LARGEST_KEY, RowSample
+from nysketch.accumulators.sample import RowSample
 from nysketch.accumulators.second_moments import SecondMoments
 from nysketch.accumulators.spans import Spans
 from nysketch.basis.base import Basis
 
+Kind = TypeVar("Kind", bound=Statistic)
 
-@dataclass(frozen=True, eq=False)
+# Every kind there is. The first four are in every sketch.
+STATISTICS: tuple[type[Statistic], ...] = (
+    BlockSums,
+    DroppedRows,
+    ColumnRanges,
+    RowSample,
+    Cells,
+    Spans,
+    GroupSums,
+    SecondMoments,
+)
+
+
 class Tally:
-    """All statistics of some rows, and how many rows were left out for nulls or NaN.
+    """The statistics of some rows, by kind; a value, which adds and subtracts like each of them."""
 
-    `cells` is None where they were not wanted, or the basis has no landmarks in space; `spans` is None where
-    they were not wanted, as is `moments`; `groups` also where the basis has none.
-    """
-
-    blocks: BlockSums
-    ranges: ColumnRanges
-    sample: RowSample
-    dropped: int = 0
-    cells: Cells | None = None
-    spans: Spans | None = None
-    groups: GroupSums | None = None
-    moments: SecondMoments | None = None
+    def __init__(self, *statistics: Statistic) -> None:
+        held = {type(statistic): statistic for statistic in statistics}
+        # In the order of the list, whatever order they are given in.
+        self._held = {kind: held[kind] for kind in STATISTICS if kind in held}
 
     @classmethod
-    def zeros(
-        cls,
-        basis: Basis,
-        *,
-        blocks: int,
-        sample_rows: int,
-        weighted: bool,
-        far_rows: int | None = None,
-        spans: int = 0,
-        groups: bool = False,
-        pairs: bool = False,
-        moments: bool = False,
-    ) -> Tally:
-        """Return the tally of no rows; without cells if `far_rows` is None, without spans if they are 0."""
-        landmarks = None if far_rows is None else numeric_landmarks(basis)
-        parted = grouped(basis) if groups else None
-        return cls(
-            BlockSums.zeros(blocks, basis.m, weighted=weighted),
-            ColumnRanges.empty(basis.d),
-            RowSample.empty(sample_rows, basis.d, text=basis.text, weighted=weighted),
-            cells=None
-            if landmarks is None or far_rows is None
-            else Cells.zeros(landmarks, far_rows=far_rows, weighted=weighted),
-            spans=Spans.none(spans, basis.m, weighted=weighted) if spans else None,
-            groups=None if parted is None else GroupSums.zeros(parted, pairs=pairs),
-            moments=SecondMoments.zeros(basis.m) if moments else None,
-        )
+    def zeros(cls, basis: Basis, options: PassOptions) -> Tally:
+        """Return the tally of no rows: each statistic that is wanted and that the basis has."""
+        wanted = (kind.zeros(basis, options) for kind in STATISTICS)
+        return cls(*(statistic for statistic in wanted if statistic is not None))
+
+    def __iter__(self) -> Iterator[Statistic]:
+        return iter(self._held.values())
+
+    def __getitem__(self, kind: type[Kind]) -> Kind:
+        """Return a statistic that must be there."""
+        found = self._held[kind]
+        assert isinstance(found, kind)
+        return found
+
+    def get(self, kind: type[Kind]) -> Kind | None:
+        """Return a statistic; None if it was not kept."""
+        return self[kind] if kind in self._held else None
+
+    def replacing(self, *statistics: Statistic) -> Tally:
+        """Return a tally with other statistics of these kinds."""
+        return Tally(*(self._held | {type(statistic): statistic for statistic in statistics}).values())
+
+    # ---- what is always there
+
+    @property
+    def blocks(self) -> BlockSums:
+        """Kernel sums by block."""
+        return self[BlockSums]
+
+    @property
+    def ranges(self) -> ColumnRanges:
+        """The range of each feature."""
+        return self[ColumnRanges]
+
+    @property
+    def sample(self) -> RowSample:
+        """A sample of the rows, which may have no room for any."""
+        return self[RowSample]
+
+    @property
+    def dropped(self) -> int:
+        """How many rows were left out because of nulls, NaN or infinities."""
+        return self[DroppedRows].count
 
     @property
     def rows(self) -> int:
@@ -77,119 +97,65 @@ class Tally:
         weights = self.blocks.weights
         return float(self.rows) if weights is None else float(weights.total().high)
 
+    # ---- the group
+
     def __add__(self, other: Tally) -> Tally:
-        # Those of some of the rows would be of no use.
-        cells, spans, groups, moments = None, None, None, None
-        if self.cells is not None and other.cells is not None:
-            cells = self.cells + other.cells
-        if self.spans is not None and other.spans is not None:
-            spans = self.spans + other.spans
-        if self.groups is not None and other.groups is not None:
-            groups = self.groups + other.groups
-        if self.moments is not None and other.moments is not None:
-            moments = self.moments + other.moments
-        return Tally(
-            self.blocks + other.blocks,
-            self.ranges + other.ranges,
-            self.sample + other.sample,
-            self.dropped + other.dropped,
-            cells,
-            spans,
-            groups,
-            moments,
-        )
+        return Tally(*(self[kind] + other[kind] for kind in self._shared(other)))
 
     def __sub__(self, other: Tally) -> Tally:
-        blocks = self.blocks + -other.blocks
-        nothing_left = not blocks.rows.any()
-        ranges = (
-            ColumnRanges.empty(len(self.ranges.lower)) if nothing_left else replace(self.ranges, exact=False)
-        )
-        cells, spans, groups, moments = None, None, None, None
-        if self.cells is not None and other.cells is not None:
-            cells = self.cells - other.cells
-        if self.spans is not None and other.spans is not None:
-            spans = self.spans - other.spans
-        if self.groups is not None and other.groups is not None:
-            groups = self.groups - other.groups
-        if self.moments is not None and other.moments is not None:
-            moments = self.moments - other.moments
-        return Tally(
-            blocks,
-            ranges,
-            self.sample - other.sample,
-            self.dropped - other.dropped,
-            cells,
-            spans,
-            groups,
-            moments,
-        )
+        left = Tally(*(self[kind] - other[kind] for kind in self._shared(other)))
+        if left.blocks.rows.any():
+            return left
+        return left.replacing(ColumnRanges.empty(len(self.ranges.lower)))
+
+    def _shared(self, other: Tally) -> list[type[Statistic]]:
+        """Return the kinds that both have: those of some of the rows would be of no use."""
+        return [kind for kind in self._held if kind in other._held]
+
+    # ---- files
 
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays."""
-        return {
-            "cells": None if self.cells is None else self.cells.describe(),
-            "dropped_rows": self.dropped,
-            "exact_ranges": self.ranges.exact,
-            "groups": None if self.groups is None else self.groups.describe(),
-            "moments": self.moments is not None,
-            "runs": None if self.spans is None else self.spans.describe(),
-            "sample": self.sample.describe(),
-        }
+        described: dict[str, Any] = {}
+        for kind in STATISTICS:
+            statistic = self.get(kind)
+            described |= kind.absent_description if statistic is None else statistic.describe()
+        return described
 
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
-        cells = {} if self.cells is None else self.cells.arrays()
-        spans = {} if self.spans is None else self.spans.arrays()
-        groups = {} if self.groups is None else self.groups.arrays()
-        moments = {} if self.moments is None else self.moments.arrays()
-        return {
-            **self.blocks.arrays(),
-            **self.ranges.arrays(),
-            **self.sample.arrays(),
-            **cells,
-            **spans,
-            **groups,
-            **moments,
-        }
+        return {name: array for statistic in self for name, array in statistic.arrays().items()}
 
     @classmethod
     def from_parts(cls, description: dict[str, Any], arrays: Arrays, basis: Basis) -> Tally:
         """Rebuild from what `describe` and `arrays` returned; raise ValueError where they do not fit."""
-        exact_ranges = description["exact_ranges"]
-        if not isinstance(exact_ranges, bool):
-            raise ValueError("it does not say whether its ranges are exact")
-        blocks = BlockSums.from_arrays(arrays)
-        # Files of format version 1 have no sample.
-        sample = RowSample.from_arrays(
-            description.get("sample", {"bound": LARGEST_KEY, "capacity": 0}),
-            arrays,
-            basis.d,
-            text=basis.text,
-            weighted=blocks.weights is not None,
-        )
-        ranges = ColumnRanges.from_arrays(arrays, exact=exact_ranges)
-        # Files of format versions 1 and 2 have no cells.
-        about, cells = description.get("cells"), None
-        if about is not None:
-            landmarks = numeric_landmarks(basis)
-            if landmarks is None:
-                raise ValueError("its basis is one without cells")
-            cells = Cells.from_parts(about, arrays, landmarks, weighted=blocks.weights is not None)
-        # Files of format versions 1 to 3 have no spans.
-        about, spans = description.get("runs"), None
-        if about is not None:
-            spans = Spans.from_parts(about, arrays, basis.m, weighted=blocks.weights is not None)
-        # Files of format versions 1 to 4 have no sums of groups.
-        about, groups = description.get("groups"), None
-        if about is not None:
-            parted = grouped(basis)
-            if parted is None:
-                raise ValueError("its basis is one without groups")
-            groups = GroupSums.from_parts(about, arrays, parted)
-        # Files of format versions 1 to 5 have no second moments.
-        there = description.get("moments", False)
-        if not isinstance(there, bool):
-            raise ValueError("it does not say whether it has second moments")
-        moments = SecondMoments.from_parts(arrays, basis.m) if there else None
-        return cls(blocks, ranges, sample, description["dropped_rows"], cells, spans, groups, moments)
+        weighted = "blocks.weights" in arrays
+        found = [kind.from_parts(description, arrays, basis, weighted=weighted) for kind in STATISTICS]
+        return cls(*(statistic for statistic in found if statistic is not None))
+
+    def check(self, basis: Basis) -> None:
+        """Raise ValueError unless these can be the statistics of some rows."""
+        for statistic in self:
+            statistic.check(basis, self)
+
+    def is_possible(self, basis: Basis) -> bool:
+        """Tell whether there can be such rows, after a subtraction of rows that may not be among them."""
+        return all(statistic.is_possible(basis) for statistic in self)
+
+    # ---- people
+
+    def summary(self, basis: Basis) -> dict[str, Any]:
+        """Return what `info --json` says of all kinds, present or not."""
+        described: dict[str, Any] = {}
+        for kind in STATISTICS:
+            statistic = self.get(kind)
+            described |= kind.absent_summary if statistic is None else statistic.summary(basis)
+        return described
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options of a pass that keeps as much."""
+        settings: dict[str, Any] = {}
+        for kind in STATISTICS:
+            statistic = self.get(kind)
+            settings |= kind.absent_settings if statistic is None else statistic.settings()
+        return settings

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nysketch._types import Floats, Rows
 from nysketch.columns import Column, total_width
 from nysketch.errors import IncompatibleError
-from nysketch.kernels import Kernel
+from nysketch.kernels import Group, Kernel, Product
 
 SCALINGS = ("none", "standard", "robust")
 
@@ -106,6 +106,11 @@ class Basis:
     def row_width(self) -> int:
         """How many numbers of 8 bytes a row takes: the features, or what strings take on average."""
         return self.d
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of columns whose kernels are multiplied; none if there is but one kernel."""
+        return self.kernel.groups if isinstance(self.kernel, Product) else ()
 
     @cached_property
     def middle(self) -> Floats:

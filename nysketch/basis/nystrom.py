@@ -14,13 +14,18 @@ from nysketch._support.string_arrays import text_arrays, text_width
 from nysketch._types import Floats, Rows
 from nysketch.basis.base import Basis
 from nysketch.errors import UsageError
-from nysketch.kernels import Group, Product
+from nysketch.kernels import Product
 from nysketch.kernels.base import inverse_or_zero
 
 # Eigenvalues of the kernel matrix below this share of the largest are noise: float32 kernel sums carry
 # about 1e-7 of relative error, and a feature divides it by the root of its eigenvalue. Here the error of
 # the mean features was 3e-5 at most, the sampling error of a billion rows; at 1e-10 it was 2e-4.
 RANK_CUTOFF = 1e-8
+
+# A row farther than so many spreads from its landmark, in any column, is in no cell: 1e300 is a mistake and
+# would drown everything else. Squares of what is left, on a grid of 2**-44, stay exact (2**105 times the
+# grid) for 8192 rows at the very limit in one cell.
+EXTENT = 2.0**24
 
 
 @dataclass(frozen=True)
@@ -71,11 +76,6 @@ class NystromBasis(Basis):
     def scaled_landmarks(self) -> Rows:
         """Z, in the units of the kernel."""
         return self.transform(self.landmarks)
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups of columns whose kernels are multiplied; none if there is but one kernel."""
-        return self.kernel.groups if isinstance(self.kernel, Product) else ()
 
     def features_of(self, numbers: Sequence[int]) -> list[int]:
         """Return the features of some groups."""
@@ -147,6 +147,26 @@ class NystromBasis(Basis):
         if self.text:
             return super().arrays() | text_arrays("basis.landmarks", self.landmarks)
         return super().arrays() | {"basis.landmarks": self.landmarks}
+
+
+def numeric_landmarks(basis: Basis) -> NystromBasis | None:
+    """Return the basis if its landmarks are points in space, which distances need."""
+    return basis if isinstance(basis, NystromBasis) and not basis.text else None
+
+
+def spreads(basis: NystromBasis) -> Floats:
+    """Return a power of two near the spread of the landmarks in each column: the unit of its grids."""
+    deviations = np.abs(basis.scaled_landmarks - basis.middle)
+    # Of those that deviate at all: most of a sparse column is 0. Medians, since landmarks may be far out.
+    found = np.array([np.median(column[column > 0]) if column.any() else 0.0 for column in deviations.T])
+    if not found.any():  # a single landmark: its values are all that is known
+        found = np.maximum(np.abs(basis.middle), 1.0)
+    typical = np.median(found[found > 0])
+    # Where all landmarks agree, rows will hardly differ more than in other columns; where they differ in
+    # their last digits only, these are not what distances are made of.
+    found = np.clip(np.where(found > 0, found, 2.0**-8 * typical), 2.0**-20 * typical, None)
+    # Squares must be numbers, also of a thousand billion rows with such weights.
+    return np.asarray(np.ldexp(1.0, np.clip(np.frexp(found)[1] - 1, -440, 440)))
 
 
 def require_landmarks(basis: Basis, what: str) -> NystromBasis:

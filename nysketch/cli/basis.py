@@ -49,9 +49,9 @@ def command(
 
     Sketches made with the same basis can be added, subtracted and compared.
     """
+    from nysketch.accumulators.options import PassOptions
     from nysketch.basis.quality import from_description
     from nysketch.passes.memory import plan_pass
-    from nysketch.passes.options import PassOptions
     from nysketch.passes.to_file import basis_to_file
 
     source = open_for_basis(inputs, basis_options, table_options)

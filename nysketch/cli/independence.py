@@ -137,9 +137,8 @@ def _sketched(
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
     """Sketch data in memory, with all that a test needs and nothing else."""
-    from nysketch.accumulators.groups import DEFAULT_SHUFFLES
+    from nysketch.accumulators.options import DEFAULT_SHUFFLES, PassOptions
     from nysketch.passes.memory import plan_pass
-    from nysketch.passes.options import PassOptions
     from nysketch.passes.sketching import make_basis, run_pass
 
     source = open_for_basis(inputs, wanted, table_options)

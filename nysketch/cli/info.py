@@ -61,6 +61,8 @@ def _coverage(path: Path, new: Sketch | Basis, against: Path) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any]) -> None:
+    from nysketch.accumulators.tally import STATISTICS
+
     text = facts["columns"][0]["type"] == "text"
     rank = "not computed (many landmarks)" if facts["rank"] is None else facts["rank"]
     fields: list[tuple[str, Any]] = [
@@ -76,15 +78,8 @@ def _print(facts: dict[str, Any]) -> None:
                 f"{facts['blocks']} of rows, seed {facts['seed']}, {facts['precision']} kernel values",
             ),
         ]
-        if facts["cells"] is not None:
-            fields.append(("cells", _cells(facts["cells"], facts["landmarks"])))
-        if facts["runs"] is not None:
-            fields.append(("runs", _runs(facts["runs"])))
-        if facts["groups"] is not None:
-            fields.append(("groups", _groups(facts["groups"])))
-        if facts["second_moments"]:
-            m = facts["landmarks"]
-            fields.append(("second moments", f"{m:,} × {m:,}, for `nysketch coreset --method mercer`"))
+        lines = [kind.info_line(facts) for kind in STATISTICS]
+        fields += [line for line in lines if line is not None]
     fields += [
         ("features", facts["features"]),
         _functions(facts),
@@ -98,26 +93,6 @@ def _print(facts: dict[str, Any]) -> None:
     _print_columns(facts["columns"], " (ranges are bounds: rows were subtracted)" if bounds else "")
     if facts["kind"] == "sketch":
         _print_inputs(facts)
-
-
-def _cells(cells: dict[str, int], landmarks: int) -> str:
-    """Say how the rows are spread over the landmarks."""
-    beyond = f"; {cells['rows_beyond']:,} rows beyond all of them" if cells["rows_beyond"] else ""
-    far = f"; the {cells['far_rows']:,} rows farthest from theirs" if cells["far_rows"] else ""
-    return f"{cells['non_empty']:,} of {landmarks:,} landmarks are nearest to some row{far}{beyond}"
-
-
-def _groups(groups: dict[str, Any]) -> str:
-    """Say which groups can be told apart, and how."""
-    pairs = ", also by pairs" if groups["pairs"] else ""
-    return f"{', '.join(groups['names'])}; `nysketch independence` tells whether they are independent{pairs}"
-
-
-def _runs(runs: dict[str, Any]) -> str:
-    """Say how the rows are cut into runs."""
-    if runs["rows_per_run"] is None:
-        return f"{runs['count']:,}, each of all rows of one or more inputs"
-    return f"{runs['count']:,} of up to {runs['rows_per_run']:,} consecutive rows"
 
 
 def _functions(facts: dict[str, Any]) -> tuple[str, str]:

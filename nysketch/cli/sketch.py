@@ -158,9 +158,9 @@ def command(
     Memory does not grow with the rows. An interrupted run continues where it stopped when the same
     command is given again.
     """
+    from nysketch.accumulators.options import PassOptions
     from nysketch.files.format import load_basis
     from nysketch.passes.memory import count_groups, plan_pass
-    from nysketch.passes.options import PassOptions
     from nysketch.passes.shards import as_shard
     from nysketch.passes.to_file import sketch_to_file
     from nysketch.sources.open import open_source

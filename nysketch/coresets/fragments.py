@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch._types import Floats, Rows
-from nysketch.accumulators.sample import GatheredSample, RowSample, default_sample_rows
+from nysketch.accumulators.sample import ChunkSampler, GatheredSample, RowSample, default_sample_rows
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
@@ -27,6 +27,7 @@ from nysketch.engines.protocol import Check, PicklableTask
 from nysketch.errors import InputError
 from nysketch.passes.chunks import ChunkReader, require_declared_rows
 from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
+from nysketch.tiles.chunk import Chunk
 
 # Groups for each function at every level; of so many, one is left. For many functions fewer, for the memory.
 _GROUPS, _MANY_FUNCTIONS = 8, 256
@@ -150,7 +151,7 @@ class FragmentRecombiner(PicklableTask):
         if not hasattr(self._local, "reader"):
             reader = ChunkReader(self.source, nulls=self._nulls)
             self._local.reader = reader
-            self._local.buffers = [np.empty(reader.chunk_rows, np.int64) for _ in range(2)]
+            self._local.sampler = ChunkSampler(self._basis, self._capacity, reader.chunk_rows)
         sample = GatheredSample(self._no_sample())
         parts: list[Part] = []
         block = self._no_block()
@@ -173,20 +174,9 @@ class FragmentRecombiner(PicklableTask):
         kept = self._kept(fragment, part.numbers)
         yield replace(part, dropped=dropped, sample=sample.united(), kept=kept)
 
-    def _sample(self, fragment: Fragment, chunk: Any, bound: int) -> RowSample:
-        from nysketch.tiles.sample import sample_rows
-
-        return sample_rows(
-            self._basis,
-            chunk.row_in_input,
-            chunk.rows,
-            chunk.keep,
-            chunk.weights,
-            *self._local.buffers,
-            key=fragment.input_key,
-            bound=min(bound, self.sample_bound),
-            capacity=self._capacity,
-        )
+    def _sample(self, fragment: Fragment, chunk: Chunk, bound: int) -> RowSample:
+        sampler: ChunkSampler = self._local.sampler
+        return sampler(chunk, fragment.input_key, min(bound, self.sample_bound))
 
     def _recombined(self, block: _Block) -> Part:
         """Return what is left of the rows of a block."""

@@ -2,7 +2,7 @@
 
 What comes of a pass must not depend on who runs it. Engines therefore promise little: results in any order,
 or in the order of the fragments; and sums that may be added up where they are made, since exact sums
-(accumulators/exact.py) are the same in whatever order and wherever they are added.
+(_support/exact.py) are the same in whatever order and wherever they are added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checkpoints: the finished fragments of a pass and their sums, saved beside the output.
 
 A checkpoint belongs to one request (inputs, columns, basis, options): the same command continues it,
-any other is refused. Because sums are exact (accumulators/exact.py), a resumed pass ends in the same bytes.
+any other is refused. Because sums are exact (_support/exact.py), a resumed pass ends in the same bytes.
 """
 
 from __future__ import annotations

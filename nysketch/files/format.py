@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from nysketch import __version__
 from nysketch._support.atomic import atomic_file
 from nysketch._types import Arrays
+from nysketch.accumulators.protocol import is_count
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.stored import basis_from_parts
 from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
-from nysketch.files.validate import check_basis, check_sums, is_count
+from nysketch.files.validate import check_basis, check_sums
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 

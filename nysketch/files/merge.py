@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from nysketch._support.atomic import refuse_to_overwrite
 from nysketch._support.intervals import in_words, is_one, numbers, stretched
 from nysketch._support.locks import output_lock
+from nysketch.accumulators.protocol import Statistic
+from nysketch.accumulators.tally import STATISTICS
 from nysketch.basis.base import Basis
 from nysketch.errors import IncompatibleError
 from nysketch.files.format import load_sketch, save
@@ -183,7 +183,7 @@ def subtract_files(
                 f"it holds rows of {'; '.join(parts) or unlisted[0]}, which is not among the inputs of "
                 f"{whole} or was subtracted already. If its rows are there all the same, use --force"
             )
-        if not _possible(left):
+        if not left.tally.is_possible(left.basis):
             raise IncompatibleError(
                 f"it is not contained in {whole}: there are {rest.rows:,} rows left to subtract "
                 f"{part.rows:,} from, or other rows"
@@ -193,24 +193,6 @@ def subtract_files(
 
     rest = _combine([whole, *parts], output, subtract, overwrite=overwrite, lock_wait=lock_wait)
     return rest, missing
-
-
-def _possible(sketch: Sketch) -> bool:
-    """Tell whether there can be rows with these sums, given the range of the values that were added."""
-    weights = sketch.tally.blocks.weights
-    counts = (sketch.block_rows if weights is None else weights.high)[:, None]
-    if sketch.dropped_rows < 0 or (sketch.block_rows < 0).any() or (counts < 0).any():
-        return False
-    if sketch.cells is not None and (sketch.cells.beyond < 0 or (sketch.cells.rows < 0).any()):
-        return False
-    if sketch.spans is not None and (sketch.spans.rows < 0).any():
-        return False
-    low, high = sketch.basis.range
-    sums, slack = sketch.block_kernel_sums, 1e-3 * counts + 1e-9  # room for float32, but none beside 0
-    return not (
-        (np.isfinite(low) and (sums < low * counts - (slack if low else 0)).any())
-        or (np.isfinite(high) and (sums > high * counts + slack).any())
-    )
 
 
 # The sketch so far, another one, and the file that it is from.
@@ -236,19 +218,10 @@ def _combine(
     return result
 
 
-# Statistics that not every sketch has.
-_NOT_ALWAYS = {
-    "cells": "cells of rows",
-    "runs": "runs of rows",
-    "groups": "sums of groups of columns",
-    "second_moments": "second moments",
-}
-
-
 def _folded(paths: Sequence[Path], operation: _Operation, what: str) -> Sketch:
     """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
     result = load_sketch(paths[0])
-    without: dict[str, list[Path]] = {name: [] for name in _NOT_ALWAYS}
+    without: dict[type[Statistic], list[Path]] = {kind: [] for kind in STATISTICS if kind.noun}
     _note_missing(result, paths[0], without)
     for path in paths[1:]:
         part = load_sketch(path)
@@ -257,13 +230,13 @@ def _folded(paths: Sequence[Path], operation: _Operation, what: str) -> Sketch:
             result = operation(result, part, path)
         except IncompatibleError as error:
             raise IncompatibleError(f"{path}: {error}") from error
-    for name, lacking in without.items():
+    for kind, lacking in without.items():
         if 0 < len(lacking) < len(paths):
-            log.warning("%s has no %s: neither will %s", lacking[0], _NOT_ALWAYS[name], what)
+            log.warning("%s has no %s: neither will %s", lacking[0], kind.noun, what)
     return result
 
 
-def _note_missing(sketch: Sketch, path: Path, without: dict[str, list[Path]]) -> None:
+def _note_missing(sketch: Sketch, path: Path, without: dict[type[Statistic], list[Path]]) -> None:
     """Note which of the statistics that not every sketch has are missing from this one."""
-    for name, lacking in without.items():
-        lacking += [path] if getattr(sketch, name) is None else []
+    for kind, lacking in without.items():
+        lacking += [path] if sketch.tally.get(kind) is None else []

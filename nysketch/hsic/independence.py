@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Rows
-from nysketch.accumulators.groups import DEFAULT_SHUFFLES, MOST_SHUFFLES, Subset, grouped
+from nysketch.accumulators.groups import Subset, grouped
+from nysketch.accumulators.options import DEFAULT_SHUFFLES, MOST_SHUFFLES
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.hsic import statistic

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from nysketch._support.sizes import bytes_of
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, UsageError
 from nysketch.jobs.partition_names import require_partition
 from nysketch.jobs.schema import LISTS, TABLES, Key, checked, checked_value, unknown
-from nysketch.passes.options import PassOptions
 from nysketch.twosample.results import Options as CompareOptions
 
 PREFIX = "NYSKETCH_RUN_"

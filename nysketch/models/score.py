@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nysketch._support.exact import ExactSum
 from nysketch._types import Floats
-from nysketch.accumulators.exact import ExactSum
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError

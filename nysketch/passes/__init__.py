@@ -1,6 +1,5 @@
 """One pass over a source: rows → chunks → sums → sketch.
 
-options.py      what a pass is asked to keep
 memory.py       how much memory it takes, and how many threads fit
 shards.py       one part of a source: 3/16
 chunks.py       batches of any size → chunks of rows, checked and numbered

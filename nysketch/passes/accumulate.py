@@ -1,7 +1,7 @@
 """Fragments → tallies: what a pass does with the rows of one fragment, and how the results add up.
 
-How rows become chunks is chunks.py's business, how chunks become sums is that of tiles/. Who runs it on
-which fragments is an engine's: sums are exact, so that parts may be added up in any order, here or elsewhere.
+What is collected of a chunk is each statistic's own business (accumulators/protocol.py), its kernel values
+that of tiles/. Sums are exact: parts may be added up in any order, here or on the workers of an engine.
 """
 
 from __future__ import annotations
@@ -9,305 +9,196 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nysketch.accumulators.cells import FarRows
-from nysketch.accumulators.grids import grid_exponent, grid_exponent_of_spans
-from nysketch.accumulators.groups import grouped
-from nysketch.accumulators.ranges import ColumnRanges
-from nysketch.accumulators.sample import GatheredSample, RowSample
-from nysketch.accumulators.spans import level_of_rows
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.protocol import Collector, Running, Statistic
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.engines.protocol import Check, PicklableTask
 from nysketch.errors import InputError
 from nysketch.passes.chunks import ChunkReader, require_declared_rows
-from nysketch.passes.options import PassOptions
 from nysketch.sources.protocol import Fragment, Source
 
 if TYPE_CHECKING:
-    from nysketch.tiles.spans import FragmentSpans, LongSpans, ShortSpans
-    from nysketch.tiles.summer import RowSummer
-    from nysketch.tiles.sums import FragmentCells, FragmentSums
+    from nysketch.tiles.summer import RowSummer, Workspace
+
+Kind = type[Statistic]
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one fragment adds; `where` is how messages call it."""
+class FragmentPart:
+    """What one fragment adds to each statistic; `where` is how messages call the fragment."""
 
     where: str
-    sums: NDArray[np.float64]
-    rows: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    ranges: ColumnRanges
-    sample: RowSample
-    dropped: int
-    cells: FragmentCells | None
-    spans: FragmentSpans | None
-    groups: NDArray[np.float64] | None
-    moments: NDArray[np.float64] | None
+    parts: dict[Kind, Any]
 
 
-class FragmentTallier(PicklableTask):
+@dataclass(frozen=True)
+class _Shared:
+    """What the threads of a process share: it compiles or loads machine code."""
+
+    summer: RowSummer
+    collectors: dict[Kind, Callable[[int], Collector]]
+
+
+@dataclass(frozen=True)
+class _Thread:
+    """What belongs to one thread."""
+
+    reader: ChunkReader
+    workspace: Workspace
+    collectors: dict[Kind, Collector]
+
+
+class FragmentAccumulator(PicklableTask):
     """Turns one fragment into its part of a tally; buffers are kept per thread."""
 
-    _process_local = ("_local", "_lock", "_summer", "rows_read")
+    _process_local = ("_local", "_lock", "_shared", "rows_read")
 
     def __init__(
         self, source: Source, basis: Basis, options: PassOptions, batch_rows: int | None = None
     ) -> None:
         self.source, self._basis, self._options = source, basis, options
         self._batch_rows = batch_rows
-        nothing = options.nothing(basis)
-        self._capacity = nothing.sample.capacity
-        far = None if nothing.cells is None else nothing.cells.far.kept
-        self._far_capacity = 0 if far is None else far.capacity
-        # Keys beyond these are not in the samples of all rows. They only ever fall, so that stale ones do no
-        # harm.
-        self._sample_bound, self._far_bound = nothing.sample.bound, 0 if far is None else far.bound
-        self._spans = 0 if nothing.spans is None else nothing.spans.capacity
-        self._rows_of_input = _rows_of_inputs(source) if self._spans else {}
+        # Rows with larger keys are not in the samples of all rows. Limits only ever fall, so that stale ones
+        # do no harm.
+        self._limits: dict[Kind, int] = {}
+        self._rows_of_input = _rows_of_inputs(source)
         self._init_process_state()
         ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
 
     def _init_process_state(self) -> None:
-        """Make what belongs to this process."""
         self._local, self._lock = threading.local(), threading.Lock()
-        self._summer: RowSummer | None = None
+        self._shared: _Shared | None = None
         self.rows_read = 0  # by this process, also of fragments that are under way: one may take minutes
 
     def running(self, start: Tally | None = None, done: Iterable[int] = ()) -> RunningTally:
         """Return a tally of no rows to add to; or one to go on with, which has the fragments `done`."""
-        start = self._options.nothing(self._basis) if start is None else start
-        weighted = self.source.weights is not None
-        tally = RunningTally(start, self._basis, precision=self._options.precision, weighted=weighted)
-        tally.done.update(done)
-        tally.on_bounds = self._lower_bounds
-        self._lower_bounds(*tally.bounds)
-        return tally
+        start = Tally.zeros(self._basis, self._options) if start is None else start
+        return RunningTally(start, self._basis, self._options, done=done, on_limits=self._lower_limits)
 
-    def _lower_bounds(self, sample: int, far: int) -> None:
+    def _lower_limits(self, limits: dict[Kind, int]) -> None:
         with self._lock:
-            self._sample_bound, self._far_bound = min(self._sample_bound, sample), min(self._far_bound, far)
+            for kind, limit in limits.items():
+                self._limits[kind] = min(limit, self._limits.get(kind, limit))
 
-    def summer(self) -> RowSummer:
-        """Return what all threads share, made when first asked for: it compiles or loads machine code."""
+    def prepare(self) -> None:
+        """Compile or load machine code now, and not with the first fragment."""
+        self._shared_by_threads()
+
+    def _shared_by_threads(self) -> _Shared:
         from nysketch.tiles.summer import RowSummer
 
         with self._lock:
-            if self._summer is None:
-                options, nothing = self._options, self._options.nothing(self._basis)
-                self._summer = RowSummer(
+            if self._shared is None:
+                options, nothing = self._options, Tally.zeros(self._basis, self._options)
+                summer = RowSummer(
                     self._basis,
                     blocks=options.blocks,
                     seed=options.seed,
                     precision=options.precision,
-                    cells=nothing.cells is not None,
-                    parts=() if nothing.groups is None else nothing.groups.parts,
-                    moments=nothing.moments is not None,
+                    nearest=any(statistic.needs_nearest for statistic in nothing),
                 )
-            return self._summer
+                collectors = {type(s): s.collectors(self._basis, options) for s in nothing}
+                self._shared = _Shared(summer, collectors)
+            return self._shared
 
-    def __call__(self, fragment: Fragment, check: Check) -> Part:
+    def _thread(self, shared: _Shared) -> _Thread:
+        """Return the buffers of this thread."""
+        if not hasattr(self._local, "thread"):
+            reader = ChunkReader(self.source, nulls=self._options.nulls, batch_rows=self._batch_rows)
+            collectors = {kind: make(reader.chunk_rows) for kind, make in shared.collectors.items()}
+            self._local.thread = _Thread(reader, shared.summer.workspace(reader.chunk_rows), collectors)
+        thread: _Thread = self._local.thread
+        return thread
+
+    def __call__(self, fragment: Fragment, check: Check) -> FragmentPart:
         """Return what a fragment adds."""
-        summer = self.summer()
-        if not hasattr(self._local, "reader"):
-            self._local.reader = ChunkReader(
-                self.source, nulls=self._options.nulls, batch_rows=self._batch_rows
-            )
-            self._local.workspace = summer.workspace(self._local.reader.chunk_rows)
-        reader, workspace = self._local.reader, self._local.workspace
-        basis = self._basis
-        sums = summer.zeros()
-        ranges = ColumnRanges.empty(basis.d)
-        weighted = self.source.weights is not None
-        sample = GatheredSample(RowSample.empty(self._capacity, basis.d, text=basis.text, weighted=weighted))
-        far = GatheredSample(FarRows.empty(self._far_capacity, basis.d, weighted=weighted).kept)
-        cells = summer.no_cells()
-        spans = self._no_spans(summer, fragment, sums, reader.chunk_rows)
-        groups = summer.no_groups()
-        moments = summer.no_moments(workspace)
-        dropped = read = 0
-        for chunk in reader.chunks(fragment, None if spans is None else spans.cut):
+        from nysketch.tiles.summer import Evaluation, FragmentRows
+
+        shared = self._shared_by_threads()
+        thread = self._thread(shared)
+        first, key = fragment.row_in_input, fragment.input_key
+        so_far = first + fragment.rows  # all that is known of a stream
+        where = FragmentRows(key, first, fragment.rows, self._rows_of_input.get(key, so_far))
+        evaluation = Evaluation(shared.summer, thread.workspace, where)
+        for kind, collector in thread.collectors.items():
+            collector.begin(evaluation, self._limits.get(kind))
+        read = 0
+        for chunk in thread.reader.chunks(fragment, evaluation.span_rows):
             check()
-            summer.add(
-                chunk.row_in_input,
-                chunk.rows,
-                chunk.keep,
-                chunk.weights,
-                sums,
-                workspace,
-                key=fragment.input_key,
-                spans=spans,
-            )
-            if self._capacity:
-                part = summer.sample(
-                    chunk.row_in_input,
-                    chunk.rows,
-                    chunk.keep,
-                    chunk.weights,
-                    workspace,
-                    key=fragment.input_key,
-                    bound=min(self._sample_bound, sample.bound),
-                    capacity=self._capacity,
-                )
-                sample.add(part)
-            if groups is not None:
-                summer.add_groups(chunk.rows, chunk.weights, groups, workspace)
-            if moments is not None:
-                summer.add_moments(chunk.rows, chunk.keep, chunk.weights, moments)
-            if cells is not None:
-                summer.add_cells(chunk.rows, chunk.weights, cells, workspace)
-            if self._far_capacity:
-                bound = min(self._far_bound, far.bound)
-                part = summer.far(
-                    chunk.rows, chunk.weights, workspace, bound=bound, capacity=self._far_capacity
-                )
-                far.add(part)
-            ranges = ranges + ColumnRanges(chunk.lower, chunk.upper)
-            dropped += chunk.dropped
+            evaluated = evaluation.add(chunk)
+            for collector in thread.collectors.values():
+                collector.add(evaluated)
             read += len(chunk.rows)
             with self._lock:
                 self.rows_read += len(chunk.rows)
         require_declared_rows(fragment, read)
-        if cells is not None:
-            cells.far = far.united()
-        # Before the sums are taken: those of the last run go there.
-        in_spans = None if spans is None else summer.spans(spans, key=fragment.input_key)
-        in_groups = None if groups is None else summer.group_sums(groups)
-        return Part(
-            fragment.where,
-            summer.sums(sums),
-            sums.rows,
-            sums.weights,
-            ranges,
-            sample.united(),
-            dropped,
-            cells,
-            in_spans,
-            in_groups,
-            None if moments is None else summer.packed_moments(moments),
-        )
-
-    def _no_spans(
-        self, summer: RowSummer, fragment: Fragment, sums: FragmentSums, chunk_rows: int
-    ) -> LongSpans | ShortSpans | None:
-        """Return spans to cut a fragment into, if they are wanted.
-
-        How long they are depends on the input alone, whose rows may be in many fragments: the sums that are
-        rounded to the grid must be the same whatever the input is read together with.
-        """
-        if not self._spans:
-            return None
-        so_far = fragment.row_in_input + fragment.rows  # all that is known of a stream
-        level = level_of_rows(self._rows_of_input.get(fragment.input_key, so_far), self._spans)
-        first, rows = fragment.row_in_input, fragment.rows
-        return summer.no_spans(level, sums, first_row=first, rows=rows, chunk_rows=chunk_rows)
+        evaluation.finish()
+        return FragmentPart(fragment.where, {kind: c.finish() for kind, c in thread.collectors.items()})
 
 
 class RunningTally:
-    """The tally of all fragments so far; `add` is exact, so their order does not matter.
+    """The tally of all fragments so far; `add` is exact, so that their order has no effect.
 
-    `done` are the numbers of these fragments, as far as they were given. `on_bounds` is told of bounds that
-    have fallen: no larger keys need to be sampled any more.
+    `done` are the numbers of these fragments, as far as they were given. `on_limits` is called with limits
+    that have fallen: rows with larger keys need not be sampled any more.
     """
 
-    def __init__(self, start: Tally, basis: Basis, *, precision: str, weighted: bool) -> None:
-        self._basis, self._precision, self._weighted = basis, precision, weighted
+    def __init__(
+        self,
+        start: Tally,
+        basis: Basis,
+        options: PassOptions,
+        *,
+        done: Iterable[int] = (),
+        on_limits: Callable[[dict[Kind, int]], None],
+    ) -> None:
+        self._basis, self._options, self._on_limits = basis, options, on_limits
         self._unbounded = not np.isfinite(basis.range).all()
-        self.on_bounds: Callable[[int, int], None] = lambda *_: None
-        self.done: set[int] = set()
+        self.done = set(done)
         self.consistent = True  # the sums are those of the fragments in `done`, no more and no less
         self._start(start)
+        self._report_limits()
 
     def _start(self, start: Tally) -> None:
-        from nysketch.tiles.groups import RunningGroups  # compiles or loads machine code: not for --help
-        from nysketch.tiles.second_moments import (  # compiles or loads machine code: not for --help
-            RunningMoments,
-        )
-        from nysketch.tiles.spans import RunningSpans  # compiles or loads machine code: not for --help
-        from nysketch.tiles.sums import (  # compiles or loads machine code: not for --help
-            RunningCells,
-            RunningSums,
-        )
+        self._running: dict[Kind, Running] = {
+            type(statistic): statistic.running(self._basis, self._options) for statistic in start
+        }
 
-        basis, weighted = self._basis, self._weighted
-        grid = grid_exponent(self._precision, weighted=weighted)
-        span_grid = grid_exponent_of_spans(self._precision, weighted=weighted)
-        parted = grouped(basis)
-        self._sums = RunningSums(start.blocks, grid, basis.magnitudes())
-        self._ranges, self._sample, self._dropped = start.ranges, start.sample, start.dropped
-        self._cells = None if start.cells is None else RunningCells(start.cells, basis)
-        self._spans = (
-            None if start.spans is None else RunningSpans(start.spans, span_grid, basis.magnitudes())
-        )
-        self._groups = None
-        if start.groups is not None and parted is not None:
-            self._groups = RunningGroups(start.groups, parted, grid)
-        self._moments = None
-        if start.moments is not None:
-            self._moments = RunningMoments(start.moments, basis, weighted=weighted)
+    def _report_limits(self) -> None:
+        limits = {kind: running.limit for kind, running in self._running.items()}
+        self._on_limits({kind: limit for kind, limit in limits.items() if limit is not None})
 
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The largest keys that are still in the sample, and among the far rows."""
-        return self._sample.bound, 0 if self._cells is None else self._cells.far.bound
-
-    def add(self, part: Part | Tally, fragments: Iterable[Fragment] = ()) -> None:
+    def add(self, part: FragmentPart | Tally, fragments: Iterable[Fragment] = ()) -> None:
         """Add what one fragment adds, or the tally of several."""
-        if isinstance(part, Part):
+        if isinstance(part, FragmentPart):
             self._require_room(part)
         self.consistent = False  # a signal may arrive between any two of these lines
-        if isinstance(part, Part):
-            self._add_part(part)
+        if isinstance(part, FragmentPart):
+            for kind, running in self._running.items():
+                running.add(part.parts[kind])
         else:
             self._start(self.total() + part)
         self.done.update(fragment.number for fragment in fragments)
         self.consistent = True
-        self.on_bounds(*self.bounds)
+        self._report_limits()
 
-    def _require_room(self, part: Part) -> None:
+    def _require_room(self, part: FragmentPart) -> None:
         """Refuse sums that cannot be added exactly."""
-        if self._unbounded and not (
-            self._sums.holds(part.sums)
-            and (self._spans is None or part.spans is None or self._spans.holds(part.spans))
-            and (self._groups is None or part.groups is None or self._groups.holds(part.groups))
-            and (self._moments is None or part.moments is None or self._moments.holds(part.moments))
-        ):
+        if self._unbounded and not all(r.holds(part.parts[kind]) for kind, r in self._running.items()):
             raise InputError(
                 f"{part.where}: holds values too large for the kernel ({self._basis.kernel}): their sums "
                 "cannot be kept. Leave the column out with --exclude, or use a kernel with a bound, such as "
                 "gaussian"
             )
 
-    def _add_part(self, part: Part) -> None:
-        self._sums.add(part.sums, part.rows, part.weights)
-        self._ranges, self._dropped = self._ranges + part.ranges, self._dropped + part.dropped
-        self._sample = self._sample + part.sample
-        if self._cells is not None and part.cells is not None:
-            self._cells.add(part.cells)
-        if self._spans is not None and part.spans is not None:
-            self._spans.add(part.spans)
-        if self._groups is not None and part.groups is not None:
-            self._groups.add(part.groups)
-        if self._moments is not None and part.moments is not None:
-            self._moments.add(part.moments)
-
     def total(self) -> Tally:
         """Return the tally as it is now."""
-        return Tally(
-            self._sums.snapshot(),
-            self._ranges,
-            self._sample,
-            self._dropped,
-            None if self._cells is None else self._cells.snapshot(),
-            None if self._spans is None else self._spans.snapshot(),
-            None if self._groups is None else self._groups.snapshot(),
-            None if self._moments is None else self._moments.snapshot(),
-        )
+        return Tally(*(running.snapshot() for running in self._running.values()))
 
 
 def _rows_of_inputs(source: Source) -> dict[int, int]:

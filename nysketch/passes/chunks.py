@@ -7,7 +7,6 @@ else about reading can show in the sums.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from nysketch.columns import total_width
 from nysketch.errors import InputError, InvalidRowsError, UsageError
 from nysketch.sources.protocol import TEXT_ROWS, Batch, Fragment, Source
 from nysketch.sources.selection import names_of
+from nysketch.tiles.chunk import Chunk
 
 NULL_POLICIES = ("error", "drop")
 
@@ -36,29 +36,6 @@ def batch_rows_for(d: int) -> int:
     A batch costs some ten microseconds per column whatever its size: 2048 rows are worth it.
     """
     return int(np.clip((1 << 19) // d, 2048, 65_536))
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive rows of a fragment; those with `keep` are valid. Views of a reused buffer.
-
-    `first_row` counts from the start of the source, `row_in_input` from that of the input. `rows` are
-    rows × d numbers, or as many strings (empty where there is none); `lower` and `upper` are the extremes
-    of each column among the valid rows, of text those of its length in characters.
-    """
-
-    first_row: int
-    row_in_input: int
-    rows: NDArray[Any]
-    keep: NDArray[np.bool_]
-    weights: Floats | None
-    lower: Floats
-    upper: Floats
-
-    @property
-    def dropped(self) -> int:
-        """How many rows are not kept."""
-        return len(self.keep) - int(np.count_nonzero(self.keep))
 
 
 class ChunkReader:

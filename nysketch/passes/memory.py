@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nysketch.accumulators.cells import default_far_rows
-from nysketch.accumulators.groups import grouped, subsets_of
-from nysketch.accumulators.sample import DEFAULT_ROWS, default_sample_rows
-from nysketch.accumulators.second_moments import triangle_size
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.protocol import Memory, PassSize
+from nysketch.accumulators.sample import DEFAULT_ROWS
+from nysketch.accumulators.tally import STATISTICS
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
@@ -18,7 +18,6 @@ from nysketch.passes.chunks import (
     batch_rows_for,
     chunk_rows_for,
 )
-from nysketch.passes.options import PassOptions
 from nysketch.passes.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.sources.protocol import Source, row_width
@@ -30,8 +29,8 @@ DEFAULT_MEMORY = 512 * 10**6
 _BASE_BYTES = 300 << 20
 # A tile is smaller at any reasonable m, and larger only for thousands of landmarks.
 _TILE_ROWS = 64
-# Of values in float64, for second moments: some tiles, and what becomes of them; never fewer than 64 rows.
-_VALUE_BYTES, _FEWEST_ROWS = 16 << 20, 64
+# Metadata of a sketch file: settings, names of columns, inputs.
+_METADATA_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -101,85 +100,13 @@ def plan_pass(
     """Plan a pass at a basis, or one that makes its basis first; raise UsageError if it does not fit."""
     d = row_width(source)
     size = Size(basis.m) if isinstance(basis, Basis) else Size.of(basis, d)
-    groups = count_groups(basis)
-    text = any(column.text for column in source.columns)
-    return plan(
-        source,
-        size,
-        blocks=options.blocks,
-        sample_rows=options.sampled(d, text=text, groups=groups),
-        cells=options.cells and basis.features == "nystrom",
-        far_rows=options.far_rows,
-        runs=options.runs,
-        parts=len(subsets_of(groups, pairs=options.pairs)) if groups > 1 and options.shuffles else 0,
-        second_moments=options.second_moments,
-        threads=threads,
-        batch_rows=batch_rows,
-        memory=memory,
-        only=shard,
-    )
-
-
-def count_groups(basis: Basis | BasisOptions) -> int:
-    """Return how many groups of columns the kernel is a product over; 0 if it is none."""
-    if isinstance(basis, BasisOptions):
-        return len(basis.groups or ())
-    product = grouped(basis)
-    return 0 if product is None else len(product.groups)
-
-
-def plan(
-    source: Source,
-    size: Size,
-    *,
-    blocks: int,
-    sample_rows: int | None = None,
-    cells: bool = True,
-    far_rows: int | None = None,
-    runs: int = 0,
-    parts: int = 0,
-    second_moments: bool = False,
-    threads: int | None = None,
-    batch_rows: int | None = None,
-    memory: int = DEFAULT_MEMORY,
-    only: Shard | None = None,
-) -> Plan:
-    """Plan a pass within `memory` bytes; raise UsageError if it does not fit.
-
-    `parts` are the groups of columns, and pairs of them, that are summed apart; `only` is the part of the
-    source that is read.
-    """
-    d, m = row_width(source), size.m
-    sums, landmarks = 8 * blocks * m, 8 * m * d
-    text = any(column.text for column in source.columns)
-    # Keys and orders besides the rows.
-    sampled = default_sample_rows(d, text=text) if sample_rows is None else sample_rows
-    sample = (4 * d + 24) * (sampled if source.rows is None else min(sampled, source.rows))
-    # Sums and squares, each of the size of the landmarks.
-    celled = 2 * landmarks if cells and not text else 0
-    far = (8 * d + 32) * (default_far_rows(d) if far_rows is None else far_rows) if celled else 0
-    span_sums, part_sums = 8 * runs * m, 8 * parts * m
-    chunk = chunk_rows_for(d) * (d * (8 + 4) + 32 + (48 if celled else 0))
-    batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
-    # Of cells: high and low parts, these in a snapshot, landmarks by column; fragments of a thread under way.
-    # Of runs the same, and coarser ones on their way; those of a fragment, one by one and together.
-    fixed = _BASE_BYTES + 8 * sums + 4 * landmarks + 5 * celled + 4 * (sample + far) + 6 * span_sums
-    per_thread = source.reader_bytes + batch + chunk + 4 * m * _TILE_ROWS + 4 * sums
-    per_thread += 3 * (celled + sample + far) + 2 * span_sums + (sums if runs else 0)
-    # Of each part, buffers of its own; together its columns are those of the table, or twice in pairs.
-    per_thread += parts * (2 * chunk_rows_for(d) * (4 * d + 32) + 4 * m * _TILE_ROWS) + 2 * part_sums
-    fixed += 6 * part_sums + 8 * parts * m
-    products = 8 * triangle_size(m) if second_moments else 0
-    if products:
-        # High and low parts, these in a snapshot and in the checkpoint that was resumed. Of a thread: the
-        # matrix, what is added to it, and the triangles of two fragments that wait.
-        fixed += 6 * products
-        per_thread += 2 * 8 * m**2 + 2 * products + max(_VALUE_BYTES, 2 * 8 * m * _FEWEST_ROWS)
+    taken = _bytes_of_pass(source, basis, options, size.m, batch_rows)
+    fixed = _BASE_BYTES + taken.fixed
     spare = memory - fixed
-    chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
+    chosen = max(1, min(available_threads(), spare // taken.per_thread)) if threads is None else threads
     if threads is None:
         say_fewer_threads(chosen, memory)
-    passing = fixed + chosen * per_thread
+    passing = fixed + chosen * taken.per_thread
     needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
     if memory <= _BASE_BYTES:
         raise UsageError(
@@ -188,7 +115,7 @@ def plan(
         )
     if needed > memory:
         fewer = " or --threads" if chosen > 1 else ""
-        simpler = ", or leave out --second-moments" if second_moments else ""
+        simpler = ", or leave out --second-moments" if options.second_moments else ""
         raise UsageError(
             f"this takes about {needed / 1e6:,.0f} MB of memory with {chosen} thread(s), more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m, "
@@ -198,19 +125,44 @@ def plan(
     judged = passing + size.judging_bytes()
     return Plan(
         columns=source.columns,
-        rows=rows_of(source, only),
-        fragments=0 if source.rows is None else sum(1 for _ in fragments_of(source, only)),
+        rows=rows_of(source, shard),
+        fragments=0 if source.rows is None else sum(1 for _ in fragments_of(source, shard)),
         threads=chosen,
         memory_bytes=max(needed, judged) if judged <= memory else needed,
         spare_bytes=memory - passing,
-        sketch_bytes=int(1.5 * (sums + celled))
-        # Only sums of weights need more digits.
-        + (span_sums if source.weights is None else int(1.5 * span_sums))
-        + landmarks
-        + int(1.5 * part_sums)
-        + 2 * products
-        + sample
-        + far
-        + (8 * m if celled else 0)
-        + 4096,
+        sketch_bytes=taken.stored + _METADATA_BYTES,
     )
+
+
+def _bytes_of_pass(
+    source: Source, basis: Basis | BasisOptions, options: PassOptions, m: int, batch_rows: int | None
+) -> Memory:
+    """Return the memory of reading, of landmarks and of every statistic."""
+    d = row_width(source)
+    size = PassSize(
+        m=m,
+        d=d,
+        rows=source.rows,
+        chunk_rows=chunk_rows_for(d),
+        tile_bytes=4 * m * _TILE_ROWS,
+        text=any(column.text for column in source.columns),
+        features=basis.features,
+        groups=count_groups(basis),
+        weighted=source.weights is not None,
+    )
+    landmarks = 8 * m * d
+    chunk = size.chunk_rows * (d * (8 + 4) + 32)
+    batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
+    total = Memory(
+        fixed=4 * landmarks,
+        per_thread=source.reader_bytes + batch + chunk + size.tile_bytes,
+        stored=landmarks,
+    )
+    for kind in STATISTICS:
+        total += kind.memory(size, options)
+    return total
+
+
+def count_groups(basis: Basis | BasisOptions) -> int:
+    """Return how many groups of columns the kernel is a product over; 0 if it is none."""
+    return len(basis.groups or ())

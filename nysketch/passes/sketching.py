@@ -10,10 +10,11 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict
 from typing import Any
 
-from nysketch.accumulators.groups import DEFAULT_SHUFFLES
-from nysketch.accumulators.spans import DEFAULT_SPANS
+from nysketch.accumulators.options import DEFAULT_SHUFFLES, DEFAULT_SPANS, PassOptions
+from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.engines.protocol import Engine
@@ -21,9 +22,8 @@ from nysketch.engines.threads import engine_of
 from nysketch.errors import OutputError, UsageError
 from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.format import load_basis
-from nysketch.passes.accumulate import FragmentTallier
+from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.passes.chunks import no_rows_left
-from nysketch.passes.options import PassOptions, settings_of
 from nysketch.passes.pilot import fit_basis
 from nysketch.passes.shards import Shard, as_shard, fragments_of, provenance_of, rows_of, why_no_rows
 from nysketch.provenance import Provenance
@@ -181,10 +181,10 @@ def run_pass(
     With a `part`, just the fragments of this part of the source are read, and there may be none.
     """
     rows_to_read, engine = rows_of(source, part), engine_of(engine)
-    tallier = FragmentTallier(source, basis, options, batch_rows)
+    tallier = FragmentAccumulator(source, basis, options, batch_rows)
     running = tallier.running()
     if checkpoint is not None:
-        running = tallier.running(*checkpoint.resume(options.nothing(basis)))
+        running = tallier.running(*checkpoint.resume(Tally.zeros(basis, options)))
     before = frozenset(running.done)
     rows_before = sum(f.rows for f in fragments_of(source, part) if f.number in before) if before else 0
     todo = (f for f in fragments_of(source, part) if f.number not in before)
@@ -217,3 +217,8 @@ def run_pass(
     if not result.rows:
         log.warning("part %s has no rows: %s", part, why_no_rows(result.dropped_rows))
     return result
+
+
+def settings_of(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
+    """Return what a sketch remembers of how it was made; `wanted` is None if its basis was given."""
+    return asdict(options) | {"basis": None if wanted is None else asdict(wanted)}

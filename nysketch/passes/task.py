@@ -9,13 +9,10 @@ from contextlib import contextmanager
 from nysketch.engines.protocol import Check, Engine, PicklableTask
 from nysketch.errors import InputError, UsageError
 from nysketch.models.base import Model
-from nysketch.passes.chunks import (
-    Chunk,
-    ChunkReader,
-    require_declared_rows,
-)
+from nysketch.passes.chunks import ChunkReader, require_declared_rows
 from nysketch.passes.sketching import Progress
 from nysketch.sources.protocol import Fragment, Source
+from nysketch.tiles.chunk import Chunk
 
 
 class RowReader(PicklableTask):

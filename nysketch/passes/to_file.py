@@ -10,15 +10,16 @@ from typing import Any
 from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch._support.locks import output_lock
 from nysketch.accumulators.groups import grouped
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.tally import STATISTICS, Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.protocol import Engine
 from nysketch.errors import InputError, OutputError, UnreadableError, UsageError
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.files.format import load_sketch, require_small_header, save, sketch_parts
-from nysketch.passes.options import PassOptions, settings_of
 from nysketch.passes.shards import Shard, provenance_of
-from nysketch.passes.sketching import Progress, make_basis, run_pass
+from nysketch.passes.sketching import Progress, make_basis, run_pass, settings_of
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
 
@@ -93,7 +94,7 @@ def sketch_to_file(
             )
         if before is not None:
             provenance = provenance_of(source, part)
-            empty = Sketch(basis, options.nothing(basis), settings_of(options, made_here), provenance)
+            empty = Sketch(basis, Tally.zeros(basis, options), settings_of(options, made_here), provenance)
             require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
         try:
             result = run_pass(
@@ -178,9 +179,10 @@ def _up_to_date(
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
     made = have.settings.get("basis") if basis is None else have.basis.digest
-    # There were no cells, runs, sums of groups and second moments when there was no such setting.
-    without_groups = {"shuffles": 0 if grouped(have.basis) else options.shuffles, "pairs": False}
-    settings = {"cells": False, "runs": 0, "second_moments": False} | without_groups | have.settings
+    # A statistic was not kept when there was no such setting.
+    absent = {name: value for kind in STATISTICS for name, value in kind.absent_settings.items()}
+    shuffles = 0 if grouped(have.basis) else options.shuffles
+    settings = absent | {"shuffles": shuffles} | have.settings
     stored = {
         "basis": made,
         "columns": [[column.name, column.width] for column in have.basis.columns],

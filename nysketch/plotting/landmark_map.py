@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nysketch.accumulators.cells import numeric_landmarks
 from nysketch.basis.base import Basis
-from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.nystrom import NystromBasis, numeric_landmarks
 from nysketch.models.base import Model
 from nysketch.models.mixture import MixtureModel
 from nysketch.plotting.projection import Projection, covariance, feature_names, middles, shares

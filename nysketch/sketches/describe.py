@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.intervals import Stretches, numbers
-from nysketch.accumulators.cells import Cells
-from nysketch.accumulators.groups import GroupSums, grouped
-from nysketch.accumulators.spans import Spans
 from nysketch.basis.base import Basis
 from nysketch.basis.quality import Quality, from_description
 from nysketch.provenance import Provenance, Whole
@@ -30,23 +27,16 @@ def describe(thing: Sketch | Basis, *, quality: bool = True) -> dict[str, Any]:
 
 def _describe_sketch(thing: Sketch) -> dict[str, Any]:
     provenance = thing.provenance.describe()
-    facts = _describe_basis(thing.basis) | {
-        "blocks": len(thing.block_rows),
-        "cells": None if thing.cells is None else _describe_cells(thing.cells),
-        "dropped_rows": thing.dropped_rows,
-        "groups": None if thing.groups is None else _describe_groups(thing.basis, thing.groups),
+    facts = _describe_basis(thing.basis) | thing.tally.summary(thing.basis)
+    facts |= {
         "inputs": provenance["inputs"],
         "kind": "sketch",
         "parts": _describe_held_parts(thing.provenance),
         "precision": thing.settings["precision"],
-        "ranges": "exact" if thing.tally.ranges.exact else "bounds",
         "removed_inputs": provenance["removed"],
         "rows": thing.rows,
-        "runs": None if thing.spans is None else _describe_spans(thing.spans),
-        "second_moments": thing.second_moments is not None,
         "seed": thing.settings.get("seed"),
         "total_weight": thing.total_weight,
-        "sampled_rows": len(thing.tally.sample),
         "unlisted_inputs": provenance["unlisted"],
         "weights": thing.settings.get("weights"),
     }
@@ -82,24 +72,6 @@ def _describe_held_parts(provenance: Provenance) -> list[dict[str, Any]]:
             provenance.parts, provenance.describe().get("parts", ()), strict=True
         )
     ]
-
-
-def _describe_cells(cells: Cells) -> dict[str, Any]:
-    return {
-        "far_rows": len(cells.far),
-        "non_empty": int(np.count_nonzero(cells.rows)),
-        "rows_beyond": cells.beyond,
-    }
-
-
-def _describe_spans(spans: Spans) -> dict[str, Any]:
-    return {"count": len(spans), "level": spans.level, "rows_per_run": spans.rows_per_span}
-
-
-def _describe_groups(basis: Basis, groups: GroupSums) -> dict[str, Any]:
-    parted = grouped(basis)
-    assert parted is not None
-    return {"names": [group.name for group in parted.groups], "pairs": groups.pairs}
 
 
 def describe_quality(

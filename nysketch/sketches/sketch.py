@@ -1,7 +1,7 @@
 """Sketch: the algebra. Addition, subtraction, embedding weights, mean features.
 
 Bytes are files/format.py's business, reading data is passes/sketching.py's. A sketch is a value: operations
-return new ones. Sums are exact (accumulators/exact.py), so `a + b == b + a`, `(a + b) - b == a`, and so on
+return new ones. Sums are exact (_support/exact.py), so `a + b == b + a`, `(a + b) - b == a`, and so on
 hold to the last bit.
 """
 
@@ -82,22 +82,22 @@ class Sketch:
     @property
     def cells(self) -> Cells | None:
         """Sums over the rows nearest to each landmark; None where there are none."""
-        return self.tally.cells
+        return self.tally.get(Cells)
 
     @property
     def spans(self) -> Spans | None:
         """Sums over spans of consecutive rows; None where there are none."""
-        return self.tally.spans
+        return self.tally.get(Spans)
 
     @property
     def groups(self) -> GroupSums | None:
         """Kernel sums of groups of columns; None where there are none."""
-        return self.tally.groups
+        return self.tally.get(GroupSums)
 
     @property
     def second_moments(self) -> SecondMoments | None:
         """Σ_i w_i k(Z, x_i) k(x_i, Z); None where they were not asked for."""
-        return self.tally.moments
+        return self.tally.get(SecondMoments)
 
     @property
     def rank(self) -> int:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from nysketch._support.jit import compiled
 from nysketch._types import Floats
-from nysketch.accumulators.cells import EXTENT, spreads
 from nysketch.basis.base import LARGEST_SCALED
-from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.nystrom import EXTENT, NystromBasis, spreads
 from nysketch.tiles.vector_math import larger
 
 # Longer rows, in the units of the tile, are compared with all landmarks: near 2**40 they are cut off.

@@ -1,174 +1,98 @@
-"""The hot loop: sums over rows of the functions of a basis. The only place that knows about speed.
+"""Kernel sums of chunks of rows: rows are assigned to blocks, evaluated, and added up.
 
-hashing.py       which block a row belongs to, and whether to the sample
-sample.py      the sample of a chunk of rows
-gaussian.py      Gaussian kernels: one float32 matrix product and an exponential
-general.py       all other kernels of numbers, and Fourier features
-reference.py     plain float64: the slow reference (`precision="float64"`), and strings
-evaluators.py    which of these three evaluates a basis
-nearest.py       the nearest landmark of a row, and the sums of its cell
-float64.py        values in float64, for coresets and second moments
-vector_math.py   exp2, cosine and sine that vectorise
-sums.py          sums of a fragment, and of all fragments so far
-spans.py          the same by run of consecutive rows
-accumulators/groups.py        the same for groups of columns
-second_moments.py       products of two values, summed
-float64.py        values in float64, one by one
-hsic/_shifted.py        products of groups that were shifted against each other
-sizes.py        how large tiles are
-
-Every value depends on its row and its landmark only, not on where in a tile the row stands, and is added
-in float64. So batches, fragments and threads change nothing beyond 1e-15.
+`RowSummer` belongs to a process, a `Workspace` to a thread, an `Evaluation` to a fragment while it is read.
+Statistics other than kernel sums take what they need from the evaluated chunks (accumulators/protocol.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nysketch._types import Floats
-from nysketch.accumulators.cells import key_of_distance, numeric_landmarks
-from nysketch.accumulators.groups import Subset, grouped
-from nysketch.accumulators.sample import RowSample
-from nysketch.accumulators.spans import place_of_input
+from nysketch._types import Floats, Indices
 from nysketch.basis.base import Basis
-from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.nystrom import NystromBasis, numeric_landmarks
+from nysketch.tiles.chunk import Chunk
 from nysketch.tiles.evaluators import Evaluator, evaluators_of, in_order
 from nysketch.tiles.gaussian import GaussianTiles
-from nysketch.tiles.groups import FragmentGroups, GroupSummer
 from nysketch.tiles.hashing import assign_blocks
-from nysketch.tiles.nearest import add_to_cells
-from nysketch.tiles.sample import sample_rows
-from nysketch.tiles.second_moments import MomentSummer
-from nysketch.tiles.spans import FragmentSpans, LongSpans, ShortSpans, SpansByRow
-from nysketch.tiles.sums import FragmentCells, FragmentSums
+from nysketch.tiles.spans import LongSpans, ShortSpans, SpansByRow
+from nysketch.tiles.sums import FragmentSums
 
 
-def _finder(basis: NystromBasis, evaluators: list[Evaluator]) -> GaussianTiles:
-    """Return the evaluator whose tiles tell the nearest landmark anyway, or tiles for this alone."""
-    useful = [e for e in evaluators if isinstance(e, GaussianTiles) and e.tell_nearest]
-    finder = useful[0] if useful else GaussianTiles.of_distances(basis)
-    finder.find_nearest(basis)
-    return finder
+@dataclass(frozen=True)
+class EvaluatedChunk:
+    """A chunk whose kernel values were summed, and what came up on the way. Views of reused buffers."""
+
+    chunk: Chunk
+    key: int  # of the input
+    order: Indices  # the rows that are kept, sorted by block
+    weights: Floats  # of these, in this order; ones where rows have no weights
+    nearest: Indices | None  # of every row of the chunk the landmark; m if there is none near enough
+    out_of_range: int  # how many rows have none
 
 
 class Workspace:
     """The buffers of one thread."""
 
-    def __init__(
-        self,
-        evaluators: list[Evaluator],
-        finder: GaussianTiles | None,
-        groups: GroupSummer | None,
-        moments: MomentSummer | None,
-        chunk_rows: int,
-    ) -> None:
-        self.count = 0
+    def __init__(self, evaluators: list[Evaluator], finder: GaussianTiles | None, chunk_rows: int) -> None:
+        self.chunk_rows = chunk_rows
         self.order = np.empty(chunk_rows, np.int64)
         self.block_of = np.empty(chunk_rows, np.int64)
-        self.sampled = np.empty(chunk_rows, np.int64)
-        self.keys = np.empty(chunk_rows, np.int64)
         self.parts = [evaluator.workspace(chunk_rows) for evaluator in evaluators]
-        self.groups = None if groups is None else groups.workspace(chunk_rows)
-        self.moments = None if moments is None else moments.workspace()
         self.finding: Any = None
         if finder is not None:
             shared = finder in evaluators
             self.finding = self.parts[evaluators.index(finder)] if shared else finder.workspace(chunk_rows)
-            self.distances, self.ones = np.empty(chunk_rows), np.ones(chunk_rows)
 
 
 class RowSummer:
-    """Adds the values of chunks of rows to per-block sums. Shared by threads, never written."""
+    """Adds the values of chunks of rows to per-block sums. Shared by threads, never written.
+
+    With `nearest`, the landmark nearest to each row is found, too, if landmarks are points in space.
+    """
 
     def __init__(
-        self,
-        basis: Basis,
-        *,
-        blocks: int,
-        seed: int,
-        precision: str,
-        cells: bool = False,
-        parts: tuple[Subset, ...] = (),
-        moments: bool = False,
+        self, basis: Basis, *, blocks: int, seed: int, precision: str, nearest: bool = False
     ) -> None:
-        self.basis, self.blocks = basis, blocks
+        self.basis, self.blocks, self.precision = basis, blocks, precision
         self._seed = seed
         self._evaluators = evaluators_of(basis, precision)
-        groups = grouped(basis)
-        self._groups = GroupSummer(groups, parts, precision) if groups is not None and parts else None
-        self._moments = MomentSummer(basis) if moments else None
-        self._finder: GaussianTiles | None = None
-        landmarks = numeric_landmarks(basis) if cells else None
-        if landmarks is not None:
-            self._finder = _finder(landmarks, self._evaluators)
-            self._scaled_landmarks = landmarks.scaled_landmarks
-            # As columns, with one more landmark for rows that are in no cell.
-            self._columns = np.vstack([self._scaled_landmarks, np.zeros(basis.d)]).T.copy()
+        landmarks = numeric_landmarks(basis) if nearest else None
+        self._finder = None if landmarks is None else _finder(landmarks, self._evaluators)
 
     def workspace(self, chunk_rows: int) -> Workspace:
         """Return buffers for one thread that adds chunks of at most `chunk_rows` rows."""
-        return Workspace(self._evaluators, self._finder, self._groups, self._moments, chunk_rows)
+        return Workspace(self._evaluators, self._finder, chunk_rows)
 
     def zeros(self) -> FragmentSums:
         """Return sums to add to."""
         return FragmentSums(len(self._evaluators), self.blocks, self.basis.m)
 
-    def no_cells(self) -> FragmentCells | None:
-        """Return cells to add to, if they are wanted and there are any."""
-        return None if self._finder is None else FragmentCells(self.basis.m, self.basis.d)
-
-    def no_groups(self) -> FragmentGroups | None:
-        """Return sums of groups of columns to add to, if they are wanted and there are any."""
-        return None if self._groups is None else self._groups.zeros()
-
-    def no_moments(self, ws: Workspace) -> Floats | None:
-        """Return a matrix to add second moments to, if they are wanted; it is that of the thread."""
-        if ws.moments is not None:
-            ws.moments[:] = 0.0
-        return ws.moments
-
-    def no_spans(
-        self, level: int, into: FragmentSums, *, first_row: int, rows: int, chunk_rows: int
-    ) -> LongSpans | ShortSpans | None:
-        """Return spans to add so many rows to, besides the sums of their fragment."""
-        if not rows:
-            return None
-        alone = first_row >> level == (first_row + rows - 1) >> level
-        if alone or 1 << level >= chunk_rows:
-            return LongSpans(level, first_row, into, into if alone else self.zeros())
+    def short_spans(self, level: int, first_row: int, rows: int) -> ShortSpans:
+        """Return spans to add rows to one by one."""
         return ShortSpans(level, first_row, rows, len(self._evaluators), self.basis.m)
-
-    def spans(self, of: LongSpans | ShortSpans, *, key: int) -> FragmentSpans:
-        """Return all spans of a fragment, once its rows were added."""
-        rows, weights, values = of.finished()
-        numbers = np.arange(of.first, of.first + len(rows))
-        where = np.stack([np.full(len(rows), place_of_input(key)), numbers], axis=1)
-        return FragmentSpans(of.level, where, rows, weights, self._ordered(values))
 
     def add(
         self,
-        first_row: int,
-        rows: NDArray[Any],
-        keep: NDArray[np.bool_],
-        weights: Floats | None,
+        chunk: Chunk,
         into: FragmentSums,
         ws: Workspace,
         *,
         key: int = 0,
         spans: LongSpans | ShortSpans | None = None,
-    ) -> None:
-        """Add the rows `keep`, numbered from `first_row` in the input `key`, to the sums of their blocks.
+    ) -> EvaluatedChunk:
+        """Add the rows of a chunk of the input `key` to the sums of their blocks.
 
         With long spans, all of these rows must be in one.
         """
+        first_row, weights = chunk.row_in_input, chunk.weights
         if isinstance(spans, LongSpans):
             into = spans.sums_from(first_row)
         seed = np.uint64((self._seed + key) % 2**64)
-        count = assign_blocks(first_row, keep, seed, self.blocks, ws.order, ws.block_of)
-        ws.count = count
+        count = assign_blocks(first_row, chunk.keep, seed, self.blocks, ws.order, ws.block_of)
         order, block_of = ws.order[:count], ws.block_of[:count]
         into.rows += np.bincount(block_of, minlength=self.blocks)
         row_weights = np.ones(count)
@@ -182,95 +106,88 @@ class RowSummer:
             if weights is not None:
                 spans.weights += np.bincount(span_of, row_weights, minlength=len(spans.rows))
             by_row = [SpansByRow(span_of, values) for values in spans.values]
-        for evaluator, sums, part, run in zip(self._evaluators, into.values, ws.parts, by_row, strict=True):
-            evaluator.add(rows, order, block_of, row_weights, sums, part, run)
+        for evaluator, sums, part, span in zip(self._evaluators, into.values, ws.parts, by_row, strict=True):
+            evaluator.add(chunk.rows, order, block_of, row_weights, sums, part, span)
+        return self._evaluated(chunk, key, order, row_weights, ws)
 
-    def add_groups(
-        self, rows: NDArray[Any], weights: Floats | None, into: FragmentGroups, ws: Workspace
-    ) -> None:
-        """Add the rows that were last given to `add` to the sums of groups of columns."""
-        assert self._groups is not None and ws.groups is not None
-        order = ws.order[: ws.count]
-        row_weights = np.ones(ws.count) if weights is None else weights[order]
-        self._groups.add(rows, order, row_weights, into, ws.groups)
-
-    def add_moments(
-        self, rows: NDArray[Any], keep: NDArray[np.bool_], weights: Floats | None, into: Floats
-    ) -> None:
-        """Add the rows `keep` to the second moments."""
-        assert self._moments is not None
-        self._moments.add(rows, keep, weights, into)
-
-    def add_cells(self, rows: Floats, weights: Floats | None, into: FragmentCells, ws: Workspace) -> None:
-        """Add the rows that were last given to `add` to their cells."""
-        assert self._finder is not None
-        n, basis = len(rows), self.basis
+    def _evaluated(
+        self, chunk: Chunk, key: int, order: Indices, row_weights: Floats, ws: Workspace
+    ) -> EvaluatedChunk:
+        if self._finder is None:
+            return EvaluatedChunk(chunk, key, order, row_weights, None, 0)
         if self._finder not in self._evaluators:
-            self._finder.find(rows, ws.order[: ws.count], ws.finding)
-        nearest = ws.finding.search.nearest[:n]
-        into.rows += np.bincount(nearest, minlength=basis.m + 1)
-        into.beyond += ws.finding.search.beyond
-        if weights is not None:
-            into.weights += np.bincount(nearest, weights, minlength=basis.m + 1)
-        row_weights = ws.ones[:n] if weights is None else weights
-        add_to_cells(
-            rows, nearest, row_weights, basis.center, basis.scale, self._columns,
-            into.sums, into.squares, ws.distances,
-        )  # fmt: skip
-
-    def far(
-        self, rows: Floats, weights: Floats | None, ws: Workspace, *, bound: int, capacity: int
-    ) -> RowSample:
-        """Return the `capacity` rows last given to `add_cells` that are farthest, with keys up to `bound`."""
-        n = len(rows)
-        nearest, keys = ws.finding.search.nearest[:n], key_of_distance(ws.distances[:n])
-        found = np.flatnonzero((keys <= bound) & (nearest < self.basis.m))
-        if len(found) > capacity:
-            bound = int(np.partition(keys[found], capacity)[capacity]) - 1
-            found = found[keys[found] <= bound]
-        cells = nearest[found]
-        offsets = self.basis.transform(rows[found]) - self._scaled_landmarks[cells]
-        return RowSample.of(
-            keys[found],
-            np.column_stack([cells, offsets]),
-            None if weights is None else weights[found],
-            bound=bound,
-            capacity=capacity,
-            dtype=np.float64,
-        )
-
-    def sample(
-        self,
-        first_row: int,
-        rows: NDArray[Any],
-        keep: NDArray[np.bool_],
-        weights: Floats | None,
-        ws: Workspace,
-        *,
-        key: int,
-        bound: int,
-        capacity: int,
-    ) -> RowSample:
-        """Return a sample of `capacity` of those rows whose keys are at most `bound`."""
-        return sample_rows(
-            self.basis, first_row, rows, keep, weights, ws.sampled, ws.keys,
-            key=key, bound=bound, capacity=capacity,
-        )  # fmt: skip
+            self._finder.find(chunk.rows, order, ws.finding)
+        found = ws.finding.search
+        return EvaluatedChunk(chunk, key, order, row_weights, found.nearest[: len(chunk.rows)], found.beyond)
 
     def sums(self, of: FragmentSums) -> Floats:
         """Return blocks × functions, in the order of the basis."""
-        return self._ordered(of.values)
+        return self.ordered(of.values)
 
-    def group_sums(self, of: FragmentGroups) -> Floats:
-        """Return parts × landmarks, in the order of the basis."""
-        assert self._groups is not None
-        return self._groups.sums(of)
-
-    def packed_moments(self, of: Floats) -> Floats:
-        """Return the triangle of the second moments of a fragment."""
-        assert self._moments is not None
-        return self._moments.packed(of)
-
-    def _ordered(self, values: list[Floats]) -> Floats:
+    def ordered(self, values: list[Floats]) -> Floats:
         """Return such values, of one array for each evaluator, in the order of the basis."""
         return in_order(self._evaluators, values)
+
+
+def _finder(basis: NystromBasis, evaluators: list[Evaluator]) -> GaussianTiles:
+    """Return the evaluator whose tiles tell the nearest landmark anyway, or tiles for this alone."""
+    useful = [e for e in evaluators if isinstance(e, GaussianTiles) and e.tell_nearest]
+    finder = useful[0] if useful else GaussianTiles.of_distances(basis)
+    finder.find_nearest(basis)
+    return finder
+
+
+@dataclass(frozen=True)
+class FragmentRows:
+    """Which rows a fragment has: numbered from `first_row` in the input `key` of `input_rows` rows."""
+
+    key: int
+    first_row: int
+    rows: int
+    input_rows: int
+
+
+class Evaluation:
+    """The kernel sums of one fragment while it is read: by block, and by span if it is cut into spans.
+
+    `add` every chunk, then `finish`, then read the sums.
+    """
+
+    def __init__(self, summer: RowSummer, ws: Workspace, where: FragmentRows) -> None:
+        self.summer, self.where = summer, where
+        self.sums = summer.zeros()
+        self._ws = ws
+        self._spans: LongSpans | ShortSpans | None = None
+        self._span_totals: tuple[Indices, Floats, list[Floats]] | None = None
+
+    def cut(self, level: int) -> None:
+        """Keep sums by span of this level, too."""
+        first, rows = self.where.first_row, self.where.rows
+        if not rows:
+            return
+        alone = first >> level == (first + rows - 1) >> level
+        if alone or 1 << level >= self._ws.chunk_rows:
+            self._spans = LongSpans(level, first, self.sums, self.sums if alone else self.summer.zeros())
+        else:
+            self._spans = self.summer.short_spans(level, first, rows)
+
+    @property
+    def span_rows(self) -> int | None:
+        """No chunk may have rows of two spans of so many rows; None: any may."""
+        return None if self._spans is None else self._spans.cut
+
+    def add(self, chunk: Chunk) -> EvaluatedChunk:
+        """Add the rows of the next chunk."""
+        return self.summer.add(chunk, self.sums, self._ws, key=self.where.key, spans=self._spans)
+
+    def finish(self) -> None:
+        """Note that all rows were added: the sums of the last span are now among those of the blocks."""
+        if self._spans is not None:
+            self._span_totals = self._spans.finished()
+
+    def spans(self) -> tuple[int, int, Indices, Floats, Floats] | None:
+        """Return level, number of the first span, rows, weights and sums of each, if there are any."""
+        if self._spans is None or self._span_totals is None:
+            return None
+        rows, weights, values = self._span_totals
+        return self._spans.level, self._spans.first, rows, weights, self.summer.ordered(values)

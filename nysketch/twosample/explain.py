@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from nysketch._types import Floats
-from nysketch.accumulators.cells import numeric_landmarks
 from nysketch.basis.base import Basis
-from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.nystrom import NystromBasis, numeric_landmarks
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import values_at

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.exact import ExactSum
 from nysketch.accumulators.blocks import BlockSums
-from nysketch.accumulators.exact import ExactSum
+from nysketch.accumulators.dropped import DroppedRows
 from nysketch.accumulators.sample import RowSample
 from nysketch.accumulators.spans import Spans
+from nysketch.accumulators.tally import Tally
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.median_of_means import RobustMean, require_groups, robust_mean
 from nysketch.twosample.mmd import Blocks
@@ -78,16 +80,10 @@ def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, cons
     if consecutive and sketch.spans is not None:
         parts = _as_blocks(sketch.spans)
     kept = np.setdiff1d(np.arange(len(parts.rows)), left_out)
-    tally = replace(
-        sketch.tally,
-        blocks=_only(parts, kept),
-        sample=_near_rows(sketch.tally.sample),
-        cells=None,
-        spans=None,
-        groups=None,
-        moments=None,
-    )
-    return replace(sketch, tally=tally)
+    tally = sketch.tally
+    # Nothing is known of the other statistics without these rows.
+    rest = Tally(_only(parts, kept), tally.ranges, tally[DroppedRows], _near_rows(tally.sample))
+    return replace(sketch, tally=rest)
 
 
 def _as_blocks(spans: Spans) -> BlockSums:

@@ -43,12 +43,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nysketch
+from nysketch.accumulators.options import PassOptions
 from nysketch.engines.dask.batching import SECONDS, seconds_for
 from nysketch.engines.dask.engine import FAN_IN
 from nysketch.engines.dask.session import ARRIVALS
 from nysketch.engines.dask.worker import TOTAL, Shipped, add_up, run_group, software
-from nysketch.passes.accumulate import FragmentTallier
-from nysketch.passes.options import PassOptions
+from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.sources.open import open_source
 
 D, M, GROUP_ROWS = 10, 1000, 250_000
@@ -102,7 +102,7 @@ def measure(folder: Path, rows: int, tasks: int) -> Costs:
     basis = nysketch.Basis.fit(str(path), m=M)
     opening = seconds(lambda: open_source(str(path)).inputs())
     source = open_source(str(path))
-    work = FragmentTallier(source, basis, PassOptions())
+    work = FragmentAccumulator(source, basis, PassOptions())
     shipped = Shipped(work, software())
     fragments = list(source.fragments())
     run_group(shipped, fragments[:1], TOTAL)  # loads machine code

@@ -11,16 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nysketch
-from nysketch.accumulators.cells import EXTENT, default_far_rows, spreads
+from nysketch.accumulators import cells as cells_module
+from nysketch.accumulators.far_rows import default_far_rows
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.base import Basis
+from nysketch.basis.nystrom import EXTENT, spreads
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import OutputError, UsageError
 from nysketch.kernels import Gaussian
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles.sums import RunningCells
 from tests import naive
 from tests.kernels.kinds import BOUNDED, NUMERIC, basis_at
 
@@ -462,7 +463,7 @@ def run(table, output, options, **more):
 def test_an_interrupted_pass_ends_in_the_same_cells(parquet, tmp_path, monkeypatch, fragment):
     options = PassOptions(blocks=4, far_rows=60)
     run(parquet, tmp_path / "expected.nysk", options)
-    calls, add = 0, RunningCells.add
+    calls, add = 0, cells_module._Running.add
 
     def interrupting(*args):
         nonlocal calls
@@ -472,7 +473,7 @@ def test_an_interrupted_pass_ends_in_the_same_cells(parquet, tmp_path, monkeypat
         return add(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunningCells, "add", interrupting)
+        patch.setattr(cells_module._Running, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(parquet, tmp_path / "s.nysk", options, checkpoint_every=0.0)
     outcome = run(parquet, tmp_path / "s.nysk", options)

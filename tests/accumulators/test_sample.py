@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import nysketch
+from nysketch.accumulators import blocks as blocks_module
+from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.sample import LARGEST_KEY, RowSample, default_sample_rows
-from nysketch.basis import quality
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sketches.describe import describe
 from nysketch.sources.open import open_source
-from nysketch.tiles.sums import RunningSums
 from tests.helpers import ARCHIVES
 
 # ---- the algebra, on made-up keys ------------------------------------------------------------------
@@ -127,7 +126,7 @@ def test_a_part_with_a_smaller_sample_leaves_none_of_its_rows_behind():
 def test_samples_are_stored_and_read_to_the_bit(kind, capacity):
     made = sample_of([5, 3, 9, 4], capacity, kind)
     options = {"text": kind == "text", "weighted": kind == "weighted"}
-    assert_same(RowSample.from_arrays(made.describe(), made.arrays(), 2, **options), made)
+    assert_same(RowSample.from_arrays(made.limits(), made.arrays(), 2, **options), made)
 
 
 def test_wide_rows_have_a_smaller_default():
@@ -327,7 +326,7 @@ def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, mon
         )
 
     run(tmp_path / "expected.nysk")
-    calls, add = 0, RunningSums.add
+    calls, add = 0, blocks_module._Running.add
 
     def interrupting(*args):
         nonlocal calls
@@ -337,7 +336,7 @@ def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, mon
         return add(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunningSums, "add", interrupting)
+        patch.setattr(blocks_module._Running, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "s.nysk", checkpoint_every=0.0)
     outcome = run(tmp_path / "s.nysk")
@@ -399,11 +398,11 @@ def test_no_sample_is_kept_if_none_is_wanted(files, basis, tmp_path):
     some = nysketch.sketch(files[3], basis=basis)
     assert len(none[1].tally.sample) == 0
     assert not any(name.startswith("sample") for name in none[1].tally.arrays())
-    assert quality.of_sketch(none[1]) is None
+    assert none[1].quality() is None
     assert len(some.tally.sample) == 2000
     for merged in (none[1] + some, some + none[1], (some + none[1]) - none[1]):
         assert len(merged.tally.sample) == 0
-        assert quality.of_sketch(merged) is None
+        assert merged.quality() is None
         nysketch.save(merged, tmp_path / "merged.nysk")
         assert nysketch.load(tmp_path / "merged.nysk") == merged
     assert (none[1] + none[3]).rows == SIZES["b"] + SIZES["d"]
@@ -430,7 +429,7 @@ def test_different_sizes_give_the_smaller_one(files, basis, tmp_path):
 def test_files_of_version_1_have_no_sample_and_no_quality(name, tmp_path):
     old = nysketch.load(ARCHIVES / "v1" / name)
     assert (len(old.tally.sample), old.tally.sample.capacity) == (0, 0)
-    assert quality.of_sketch(old) is None
+    assert old.quality() is None
     assert describe(old)["quality"] is None
     both = old + old
     assert both.rows == 2000
@@ -472,7 +471,7 @@ def test_rows_beyond_float32_are_cut_off_and_kept(value, tmp_path):
     assert np.abs(sample.rows).max() == np.finfo(np.float32).max
     nysketch.save(made, tmp_path / "huge.nysk")
     assert nysketch.load(tmp_path / "huge.nysk") == made
-    assert quality.of_sketch(made).residual_quantiles["max"] == pytest.approx(1)
+    assert made.quality().residual_quantiles["max"] == pytest.approx(1)
     assert np.array_equal(((made + made) - made).tally.sample.rows, sample.rows)
 
 

@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nysketch
+from nysketch._support.exact import ExactSum
+from nysketch.accumulators import second_moments as moments_module
+from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.second_moments import SecondMoments, triangle_size
 from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
@@ -18,10 +21,8 @@ from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.files.checkpoint import checkpoint_path
 from nysketch.kernels import Linear, Polynomial
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles.second_moments import RunningMoments
 from nysketch.twosample.trimming import without
 from tests import naive
 from tests.kernels.kinds import KINDS, STRINGS, basis_at, fourier_basis, numbers, rows_for
@@ -117,7 +118,7 @@ def test_small_products_keep_their_digits():
 def test_what_is_stored_is_the_triangle_row_by_row():
     m = 5
     packed = np.arange(triangle_size(m), dtype=np.float64)
-    moments = SecondMoments.from_parts({"moments.sums": packed}, m)
+    moments = SecondMoments(m, ExactSum(packed, np.zeros_like(packed)))
     expected = np.zeros((m, m))
     expected[np.triu_indices(m)] = packed
     expected += np.triu(expected, 1).T
@@ -262,14 +263,19 @@ def test_a_row_far_out_is_still_held_by_a_kernel_without_a_bound():
 
 def test_what_cannot_be_held_is_told_apart():
     basis = basis_at(Linear(), numbers(3, 2))
-    running = RunningMoments(SecondMoments.zeros(3), basis, weighted=False)
+
+    def no_rows(basis, weights=None):
+        options = PassOptions(second_moments=True, weights=weights)
+        return SecondMoments.zeros(basis, options).running(basis, options)
+
+    running = no_rows(basis)
     assert running.holds(np.ones(6))
     for wrong in (np.nan, np.inf, -np.inf, 1e300):
         assert not running.holds(np.array([1.0, wrong, 1.0, 1.0, 1.0, 1.0]))
     huge = replace(basis, landmarks=basis.landmarks * 1e140)
-    assert not RunningMoments(SecondMoments.zeros(3), huge, weighted=False).holds(np.zeros(6))
+    assert not no_rows(huge).holds(np.zeros(6))
     tiny = replace(basis, landmarks=basis.landmarks * 1e-140)
-    running = RunningMoments(SecondMoments.zeros(3), tiny, weighted=True)
+    running = no_rows(tiny, weights="w")
     running.add(np.zeros(6))
     assert running.snapshot().sums.high.tolist() == [0.0] * 6
 
@@ -353,7 +359,7 @@ def run(table, output, *, second_moments=True, **options):
 def test_an_interrupted_pass_continues_to_the_same_bytes(files, tmp_path, monkeypatch, fragment, when):
     table = files / "a.parquet"
     run(table, tmp_path / "expected.nysk")
-    add, calls = RunningMoments.add, 0
+    add, calls = moments_module._Running.add, 0
 
     def interrupting(self, triangle):
         nonlocal calls
@@ -365,7 +371,7 @@ def test_an_interrupted_pass_continues_to_the_same_bytes(files, tmp_path, monkey
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunningMoments, "add", interrupting)
+        patch.setattr(moments_module._Running, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(table, tmp_path / "s.nysk", checkpoint_every=0.0)
     if fragment > 1:
@@ -399,6 +405,6 @@ def test_an_output_from_before_there_was_the_flag_is_up_to_date_without_it(files
 
 def test_moments_that_rows_cannot_have_are_not_saved(tmp_path):
     made = sketch(ROWS)
-    wrong = replace(made, tally=replace(made.tally, moments=-made.second_moments))
+    wrong = replace(made, tally=made.tally.replacing(-made.second_moments))
     with pytest.raises(UsageError, match="second moments are impossible"):
         nysketch.save(wrong, tmp_path / "s.nysk")

@@ -12,18 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nysketch
-from nysketch.accumulators.exact import ExactSum
+from nysketch._support.exact import ExactSum
+from nysketch.accumulators import spans as spans_module
 from nysketch.accumulators.grids import GRID_SPANS
-from nysketch.accumulators.spans import COARSEST, FINEST, Spans, coarser, level_of_rows, place_of_input
+from nysketch.accumulators.options import PassOptions
+from nysketch.accumulators.span_addresses import COARSEST, FINEST, coarser, level_of_rows, place_of_input
+from nysketch.accumulators.spans import Spans
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.kernels import GaussianSum, Linear, Polynomial
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles.spans import RunningSpans
 from tests import naive
 from tests.kernels.kinds import NUMERIC, basis_at
 
@@ -150,7 +151,7 @@ def test_runs_of_text_and_of_fourier_features(chunks):
 
 
 def test_runs_of_a_stream_get_longer_on_the_way(monkeypatch, basis):
-    from nysketch.sources.open import arrow
+    from nysketch.sources import arrow
 
     monkeypatch.setattr(arrow, "held_rows_for", lambda d, *, text: 100)
     random = np.random.default_rng(3)
@@ -442,7 +443,7 @@ def run(table, output, options, **more):
 def test_an_interrupted_pass_ends_in_the_same_runs(days, tmp_path, monkeypatch, fragment, chunks):
     options = PassOptions(blocks=4, nulls="drop", runs=6)
     run(days, tmp_path / "expected.nysk", options)
-    calls, add = 0, RunningSpans.add
+    calls, add = 0, spans_module._Running.add
 
     def interrupting(*args):
         nonlocal calls
@@ -452,7 +453,7 @@ def test_an_interrupted_pass_ends_in_the_same_runs(days, tmp_path, monkeypatch, 
         return add(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunningSpans, "add", interrupting)
+        patch.setattr(spans_module._Running, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run(days, tmp_path / "s.nysk", options, checkpoint_every=0.0)
     outcome = run(days, tmp_path / "s.nysk", options)

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.dask.engine import DaskEngine
 from nysketch.engines.dask.engine import cluster as connect
 from nysketch.engines.threads import Threads
 from nysketch.errors import ClusterError, InputError, InvalidRowsError, NysketchError
 from nysketch.files.checkpoint import checkpoint_path
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
 from tests.engines.clusters import connected, kill, running, wait_for

@@ -8,8 +8,8 @@ from safetensors.numpy import load_file
 
 import nysketch
 from nysketch._support.atomic import atomic_file
+from nysketch._support.exact import ExactSum
 from nysketch.accumulators.blocks import BlockSums
-from nysketch.accumulators.exact import ExactSum
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.format import FORMAT_VERSION, MAX_HEADER_BYTES, load_basis, load_sketch
@@ -121,7 +121,7 @@ def test_a_header_beyond_the_cap_is_not_read(saved, tmp_path):
 )
 def test_the_low_part_takes_no_more_bytes_than_it_needs(sketch, tmp_path, low, stored):
     sums = ExactSum(sketch.block_kernel_sums + 64.0, np.full_like(sketch.block_kernel_sums, low))
-    tally = replace(sketch.tally, blocks=BlockSums(sums, sketch.block_rows, None))
+    tally = sketch.tally.replacing(BlockSums(sums, sketch.block_rows, None))
     nysketch.save(replace(sketch, tally=tally), tmp_path / "s.nysk")
     arrays = load_file(tmp_path / "s.nysk")
     assert (arrays["blocks.sums.low"].dtype if stored else "blocks.sums.low" in arrays) == (stored or False)
@@ -169,7 +169,7 @@ def test_what_could_not_be_loaded_is_not_saved(sketch, tmp_path):
     with pytest.raises(UsageError, match="row counts are impossible"):
         nysketch.save(sketch - (sketch + sketch), tmp_path / "negative.nysk")
     sums = ExactSum(sketch.block_kernel_sums * np.nan, np.zeros_like(sketch.block_kernel_sums))
-    tally = replace(sketch.tally, blocks=BlockSums(sums, sketch.block_rows, None))
+    tally = sketch.tally.replacing(BlockSums(sums, sketch.block_rows, None))
     with pytest.raises(UsageError, match="not a finite number"):
         nysketch.save(replace(sketch, tally=tally), tmp_path / "nan.nysk")
     assert list(tmp_path.iterdir()) == []

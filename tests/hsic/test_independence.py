@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import binom
 
 import nysketch
+from nysketch.accumulators import groups as group_sums
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.hsic import independence
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles.groups import RunningGroups
 
 TWO = {"p": ["x"], "q": ["y"]}
 THREE = {"p": ["x"], "q": ["y"], "r": ["z"]}
@@ -158,7 +158,7 @@ def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatc
         )
 
     run("expected.nysk")
-    add, calls = RunningGroups.add, 0
+    add, calls = group_sums._Running.add, 0
 
     def interrupting(self, sums):
         nonlocal calls
@@ -170,7 +170,7 @@ def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatc
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunningGroups, "add", interrupting)
+        patch.setattr(group_sums._Running, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             run("made.nysk")
     assert run("made.nysk").resumed_fragments == 6

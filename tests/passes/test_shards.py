@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import nysketch
 from nysketch._support.intervals import at_least, common, in_words, numbers, others, settled, stretched
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import IncompatibleError, InputError, OutputError, UsageError
 from nysketch.files.checkpoint import checkpoint_path
 from nysketch.files.merge import merge_files, merged, subtract_files
-from nysketch.passes.options import PassOptions
 from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.provenance import LISTED, MOST_PARTS, Input, Provenance, Whole

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import basis_to_file, sketch_to_file
 from nysketch.sources.open import open_source
 

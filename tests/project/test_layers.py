@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import nysketch
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.cli import COMMANDS
-from nysketch.passes.options import PassOptions
 from scripts.imports import NAME, ORDER, Package, cycles, reachable
 
 DIRECTORY = Path(nysketch.__file__).parent

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch.accumulators import blocks
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
-from nysketch.passes.options import PassOptions
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
-from nysketch.tiles.sums import RunningSums
 
 M = 10
 
@@ -62,7 +62,7 @@ def test_an_interrupt_at_any_moment_counts_no_row_twice(table, tmp_path, monkeyp
         return wrapped
 
     when, what = moment.split()
-    owner, name = (RunningSums, "add") if what == "adding" else (Checkpoint, "save")
+    owner, name = (blocks._Running, "add") if what == "adding" else (Checkpoint, "save")
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, interrupting(getattr(owner, name), when))
         with pytest.raises(KeyboardInterrupt):

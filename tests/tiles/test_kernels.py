@@ -9,7 +9,7 @@ from nysketch.kernels import KERNELS, TEXT_KERNELS, Cosine, Linear, Polynomial
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.summer import RowSummer
 from tests.kernels.kinds import BOUNDED, NUMERIC, POSITIVE, UNBOUNDED, basis_at, fourier_basis, numbers
-from tests.tiles.test_summer import sums_of
+from tests.tiles.test_summer import chunk_of, sums_of
 
 DRAWS = {"fourier gaussian": "gaussian", "fourier adapted-radius": "adapted-radius"}
 FUNCTIONS = [*NUMERIC, *DRAWS]
@@ -142,9 +142,9 @@ def test_a_workspace_carries_nothing_over(name):
     workspace = summer.workspace(512)
     results = []
     for before in (rows, 1e3 * rows[:150], np.full((100, 3), 1e30)):
-        summer.add(0, np.asfortranarray(before), np.ones(len(before), bool), None, summer.zeros(), workspace)
+        summer.add(chunk_of(before), summer.zeros(), workspace)
         into = summer.zeros()
-        summer.add(0, np.asfortranarray(rows[:37]), np.ones(37, bool), None, into, workspace)
+        summer.add(chunk_of(rows[:37]), into, workspace)
         results.append(summer.sums(into))
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
+from nysketch.tiles.chunk import Chunk
 from nysketch.tiles.hashing import assign_blocks
 from nysketch.tiles.summer import RowSummer
 from tests import naive
@@ -21,20 +22,19 @@ def make_basis(rows, m=40, **options):
     return basis_from_rows(rows, [Column(f"x{i}") for i in range(rows.shape[1])], m=m, **options)
 
 
+def chunk_of(rows, first_row=0, keep=None, weights=None):
+    keep = np.ones(len(rows), bool) if keep is None else keep
+    nothing = np.zeros(rows.shape[1])
+    return Chunk(first_row, first_row, np.asfortranarray(rows), keep, weights, nothing, nothing)
+
+
 def sums_of(basis, rows, *, precision="float32", weights=None, keep=None, blocks=4, first_row=0, seed=1):
     summer = RowSummer(basis, blocks=blocks, seed=seed, precision=precision)
     into, workspace = summer.zeros(), summer.workspace(512)
     for start in range(0, len(rows), 512):
         part = slice(start, start + 512)
-        chunk = np.asfortranarray(rows[part])
-        summer.add(
-            first_row + start,
-            chunk,
-            np.ones(len(chunk), bool) if keep is None else keep[part],
-            None if weights is None else weights[part],
-            into,
-            workspace,
-        )
+        kept, taken = None if keep is None else keep[part], None if weights is None else weights[part]
+        summer.add(chunk_of(rows[part], first_row + start, kept, taken), into, workspace)
     return summer.sums(into), into
 
 

@@ -75,7 +75,7 @@ class Points:
         means = sums[kept] / weights[kept, None]
         variances = np.maximum(squares[kept] / weights[kept, None] - means**2, 0.0)
         if cautious:
-            variances += cells.doubts(basis)[kept] / weights[kept, None]
+            variances += cells.rounding_bound(basis)[kept] / weights[kept, None]
         Z = basis.scaled_landmarks
         return cls(
             np.concatenate([weights[kept], alone[heavy]]),

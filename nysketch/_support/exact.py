@@ -82,3 +82,11 @@ class ExactSum:
         if low.shape != high.shape:
             raise ValueError(f"{name} has shape {high.shape}, its low part {low.shape}")
         return cls(high, low)
+
+    def check(self, name: str) -> None:
+        """Raise ValueError unless these are finite sums in canonical form, as a file may hold anything."""
+        if self.high.dtype != np.float64 or not np.isfinite(self.high).all():
+            raise ValueError(f"{name} holds something that is not a finite number")
+        with np.errstate(over="ignore"):  # a hostile low part
+            if not np.array_equal(self.high + self.low, self.high):
+                raise ValueError(f"{name} is not in canonical form")

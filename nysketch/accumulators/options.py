@@ -1,0 +1,60 @@
+"""What a pass is asked to keep, besides the basis: one field or more for each statistic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nysketch._support.seeds import require_seed
+from nysketch.accumulators.grids import PRECISIONS
+from nysketch.errors import UsageError
+
+DEFAULT_SPANS, MOST_SPANS = 64, 65_536
+DEFAULT_SHUFFLES, MOST_SHUFFLES = 500, 10**6
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """What the sums depend on, besides the rows and the basis.
+
+    The names of the fields are stored in sketches and checkpoints (FORMAT.md): they stay.
+    """
+
+    blocks: int = 64
+    seed: int = 0
+    precision: str = "float32"
+    nulls: str = "error"
+    weights: str | None = None
+    sample_rows: int | None = None  # None: as many as suit the basis
+    cells: bool = True
+    far_rows: int | None = None
+    runs: int = DEFAULT_SPANS  # spans of consecutive rows; 0: none
+    shuffles: int = DEFAULT_SHUFFLES  # permutations of groups of columns, later; 0: keep nothing for them
+    shuffle_rows: int | None = None  # None: as many as suit the basis
+    pairs: bool = False  # of groups
+    second_moments: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.blocks <= 65_536:
+            raise UsageError(f"the number of blocks must be between 1 and 65536, not {self.blocks}")
+        require_seed(self.seed)
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+        if self.sample_rows is not None and self.sample_rows < 0:
+            raise UsageError(f"the rows of the sample cannot be {self.sample_rows}")
+        if self.far_rows is not None and self.far_rows < 0:
+            raise UsageError(f"the far rows to keep cannot be {self.far_rows}")
+        if self.far_rows and not self.cells:
+            raise UsageError("far rows are kept with the cells: leave out --far-rows, or --no-cells")
+        if not 0 <= self.runs <= MOST_SPANS:
+            raise UsageError(f"the number of runs must be between 0 and {MOST_SPANS}, not {self.runs}")
+        if not 0 <= self.shuffles <= MOST_SHUFFLES:
+            raise UsageError(f"the shuffles must be between 0 and {MOST_SHUFFLES}, not {self.shuffles}")
+        if self.shuffle_rows is not None and self.shuffle_rows < 0:
+            raise UsageError(f"the rows to shuffle cannot be {self.shuffle_rows}")
+        if self.pairs and not self.shuffles:
+            raise UsageError("pairs of groups are of no use without shuffles: leave out --pairs")
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None

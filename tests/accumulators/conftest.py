@@ -1,0 +1,5 @@
+"""The cluster that engines are tested on."""
+
+from tests.engines.conftest import client, cluster
+
+__all__ = ["client", "cluster"]
