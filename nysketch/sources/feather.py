@@ -10,9 +10,10 @@ nothing); and pyarrow.dataset, which does not, is not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ from nysketch.sources.locations import Location
 from nysketch.sources.protocol import Batch, text_memory
 from nysketch.sources.selection import Field, names_of
 
+_Reader: TypeAlias = pa.RecordBatchFileReader
+
 # Beside a batch that is a view of the file: messages, bitmaps.
 _VIEW_BYTES = 1 << 20
 
@@ -29,35 +32,31 @@ _VIEW_BYTES = 1 << 20
 class FeatherFile:
     """One Feather file."""
 
-    def __init__(self, location: Location) -> None:
-        self.location = location
-        self._schema = pa.schema([])
-        self._is_view = False
-        with self._open() as reader:
-            self._schema = reader.schema
-            count = reader.num_record_batches
-        # The footer does not tell the rows of a batch; the narrowest column does.
-        sizes = [_bits(field.type) for field in self._schema]
-        probe = [self._schema[min(range(len(sizes)), key=sizes.__getitem__)].name] if sizes else []
-        with self._open(probe) as reader:
+    def __init__(
+        self, location: Location, schema: pa.Schema, fragment_rows: list[int], *, is_view: bool
+    ) -> None:
+        self.location, self._schema, self.fragment_rows = location, schema, fragment_rows
+        self._is_view = is_view
+
+    @classmethod
+    def open(cls, location: Location) -> FeatherFile:
+        """Read the footer, and the narrowest column for the rows of each batch."""
+        with _open(location) as reader:
+            schema, count = reader.schema, reader.num_record_batches
+        # The footer does not tell the rows of a batch.
+        sizes = [_bits(field.type) for field in schema]
+        narrowest = [schema[min(range(len(sizes)), key=sizes.__getitem__)].name] if sizes else []
+        with _open(location, map(schema.get_field_index, narrowest)) as reader:
             batches = (reader.get_batch(i) for i in range(count))
             found = [(batch.num_rows, _is_compressed(batch)) for batch in batches]
-        self.fragment_rows = [rows for rows, _ in found]
-        self._is_view = location.local_path is not None and not any(compressed for _, compressed in found)
+        is_view = location.local_path is not None and not any(compressed for _, compressed in found)
+        return cls(location, schema, [rows for rows, _ in found], is_view=is_view)
 
-    @contextmanager
-    def _open(self, names: Sequence[str] = (), where: str = "") -> Iterator[pa.RecordBatchFileReader]:
-        """Open the file to read the named columns, and turn what goes wrong into our error."""
+    def _open(self, names: Sequence[str], where: str = "") -> AbstractContextManager[_Reader]:
+        """Open the file to read the named columns."""
         # To choose fields, Arrow copies them: where batches are views, it is better to take all.
         fields = [] if self._is_view else sorted(map(self._schema.get_field_index, names))
-        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-        local = self.location.local_path
-        try:
-            with pa.memory_map(local) if local and self._is_view else self.location.open() as file:
-                yield pa.ipc.open_file(file, options=options)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            what = "cannot read as Feather (truncated or damaged?)"
-            raise self.location.trouble(what, error, where) from error
+        return _open(self.location, fields, mapped=self._is_view, where=where)
 
     @cached_property
     def reader_bytes(self) -> int:
@@ -116,7 +115,21 @@ class FeatherFile:
                 yield whole.slice(start, batch_rows)
 
 
-def _valid_batch(reader: pa.RecordBatchFileReader, index: int, names: Sequence[str]) -> pa.RecordBatch:
+@contextmanager
+def _open(
+    location: Location, fields: Iterable[int] = (), *, mapped: bool = False, where: str = ""
+) -> Iterator[_Reader]:
+    """Open a file to read these fields (all if none are named), and turn what goes wrong into our error."""
+    options = pa.ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
+    try:
+        with pa.memory_map(location.local_path) if mapped else location.open() as file:
+            yield pa.ipc.open_file(file, options=options)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        what = "cannot read as Feather (truncated or damaged?)"
+        raise location.trouble(what, error, where) from error
+
+
+def _valid_batch(reader: _Reader, index: int, names: Sequence[str]) -> pa.RecordBatch:
     batch = reader.get_batch(index).select(names)
     batch.validate(full=True)
     return batch

@@ -124,7 +124,7 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
             return _standard_input(selection, like)
         if "-" in paths:
             raise UsageError("standard input (-) cannot be combined with other inputs")
-        return FilesSource(paths, selection, widths=_widths(like), **file_options)
+        return FilesSource.open(paths, selection, widths=_widths(like), **file_options)
     if isinstance(data, pa.RecordBatchReader):
         return StreamSource(data.schema, data, selection, "stream", _widths(like))
     if _is_in_memory(data):

@@ -36,32 +36,23 @@ _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 class ParquetFile:
     """One Parquet file."""
 
-    def __init__(self, location: Location) -> None:
-        self.location = location
-        with self._open() as file:
-            self._schema = file.schema_arrow
-            metadata = file.metadata
-            self.fragment_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        if any(rows < 0 for rows in self.fragment_rows):
-            raise UnreadableError(f"{location}: damaged: a row group declares {min(self.fragment_rows)} rows")
+    def __init__(self, location: Location, schema: pa.Schema, fragment_rows: list[int]) -> None:
+        self.location, self._schema, self.fragment_rows = location, schema, fragment_rows
 
-    def _open(self, columns: int = 1) -> pq.ParquetFile:
-        buffer = min(max(_READ_AHEAD_BYTES // columns, 1 << 15), 1 << 20)
-        try:
-            return pq.ParquetFile(
-                self.location.open(),
-                pre_buffer=False,
-                buffer_size=buffer,
-                page_checksum_verification=True,  # where the writer left checksums
-            )
-        except _DAMAGE as error:
-            what = "cannot read as Parquet (truncated or damaged?)"
-            raise self.location.trouble(what, error) from error
+    @classmethod
+    def open(cls, location: Location) -> ParquetFile:
+        """Read the footer: the columns, and the rows of each row group."""
+        with _open(location) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        if any(count < 0 for count in rows):
+            raise UnreadableError(f"{location}: damaged: a row group declares {min(rows)} rows")
+        return cls(location, schema, rows)
 
     def _open_or_last(self, columns: int) -> pq.ParquetFile:
         if getattr(_last, "opened_by", None) is not self:
             # The old one is closed when its last reader is done with it.
-            _last.file, _last.opened_by = self._open(columns), self
+            _last.file, _last.opened_by = _open(self.location, columns), self
         return _last.file
 
     def _forget_last(self) -> None:
@@ -86,7 +77,7 @@ class ParquetFile:
     def list_width(self, name: str) -> int:
         """Return the length of the first list in a column."""
         try:
-            with self._open() as file:
+            with _open(self.location) as file:
                 for batch in file.iter_batches(batch_size=1024, columns=[name], use_threads=False):
                     width = list_width(batch.column(name))
                     if width is not None:
@@ -99,7 +90,7 @@ class ParquetFile:
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a column of text takes, from the largest row group."""
         rows = max(self.fragment_rows)
-        with self._open() as file:
+        with _open(self.location) as file:
             group = file.metadata.row_group(self.fragment_rows.index(rows))
             columns = [group.column(i) for i in range(group.num_columns)]
         size = sum(column.total_uncompressed_size for column in columns if column.path_in_schema == name)
@@ -132,3 +123,17 @@ class ParquetFile:
             self._forget_last()
             what = "cannot read (truncated or damaged?)"
             raise self.location.trouble(what, error, self.where(index)) from error
+
+
+def _open(location: Location, columns: int = 1) -> pq.ParquetFile:
+    """Open a file to read so many of its columns at a time."""
+    buffer = min(max(_READ_AHEAD_BYTES // columns, 1 << 15), 1 << 20)
+    try:
+        return pq.ParquetFile(
+            location.open(),
+            pre_buffer=False,
+            buffer_size=buffer,
+            page_checksum_verification=True,  # where the writer left checksums
+        )
+    except _DAMAGE as error:
+        raise location.trouble("cannot read as Parquet (truncated or damaged?)", error) from error

@@ -173,7 +173,7 @@ def reads(monkeypatch):
 def write_blocks(path, shape, chunks, **options):
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.ones(shape, "f4"), chunks=chunks, **options)
-    return HDF5File(expand([str(path)])[0], [], None, allow_external=False)
+    return HDF5File.open(expand([str(path)])[0], [], None, allow_external=False)
 
 
 def test_large_chunks_stay_in_the_cache_for_the_batches_to_come(tmp_path, reads):
