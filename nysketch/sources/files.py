@@ -70,7 +70,7 @@ class FilesSource:
         allow_external: bool = False,
         skip_unreadable: bool = False,
         widths: Mapping[str, int],
-        patience: RetryPolicy | None = None,
+        retry: RetryPolicy | None = None,
     ) -> FilesSource:
         """Look up the inputs, open every file, and check that all have the columns of the first.
 
@@ -78,7 +78,7 @@ class FilesSource:
         HDF5.
         """
         opener = _Opener(selection, tuple(datasets), allow_external)
-        files, skipped = _open_all(opener, expand(inputs, patience), skip_unreadable=skip_unreadable)
+        files, skipped = _open_all(opener, expand(inputs, retry), skip_unreadable=skip_unreadable)
         columns, left_out = _choose_columns(files, selection, widths)
         kept = _shared_schema(files, selection.keep)
         if not any(sum(file.fragment_rows) for file in files):
@@ -170,9 +170,9 @@ class _Opener:
     allow_external: bool
 
     def open(self, location: Location) -> TableFile:
-        """Open a file; one that is far away and cannot be read is tried again."""
+        """Open a file; retry if it is remote and cannot be read."""
         if location.is_remote:
-            return location.patience.again(location.name, lambda: self._open_once(location))
+            return location.retry.call_until_readable(location.name, lambda: self._open_once(location))
         return self._open_once(location)
 
     def _open_once(self, location: Location) -> TableFile:
@@ -282,9 +282,9 @@ def _state(file: TableFile) -> list[Any]:
 
 
 def _with_retries(file: TableFile, index: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Read a fragment, and try again where it is far away and cannot be read."""
+    """Read a fragment; of a remote file, read it again after an error."""
     location = file.location
-    return location.patience.resumed(file.where(index), begin) if location.is_remote else begin()
+    return location.retry.resume_on_error(file.where(index), begin) if location.is_remote else begin()
 
 
 def _shared_schema(files: Sequence[TableFile], names: Sequence[str]) -> pa.Schema:

@@ -1,6 +1,6 @@
 """Where files are: paths, globs, directories, URIs and tables of files → locations that can be opened.
 
-How to reach filesystems is said in filesystems.py, what to do when they do not answer in retry.py, and
+How to reach filesystems is said in filesystems.py, how errors of remote ones are retried in retry.py, and
 which files make up a table of Delta Lake or Iceberg in table_formats.py.
 """
 
@@ -42,7 +42,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # of CSV, as pyarrow tells it fro
 _GLOB = frozenset("*?[")
 _DIGESTED_BYTES = 1 << 16
 _STREAM_BYTES = 1 << 22
-_NO_RETRIES = RetryPolicy(retries=0)  # with files on this machine: what they say once, they say again
+_NO_RETRIES = RetryPolicy(retries=0)  # for local files: their errors are permanent
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Location:
     filesystem: Any
     path: str
     name: str
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     entry: table_formats.Entry | None = None
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Location:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the file is one of those that may fail to answer, and answer later."""
+        """Whether the file is elsewhere: errors in reading it may pass, and are retried."""
         return self.local_path is None
 
     def open(self) -> Any:
@@ -77,7 +77,7 @@ class Location:
 
     def open_for_python(self) -> Any:
         """Return a random-access file for libraries that take those of Python."""
-        return RetryingFile(self._open, self.name, self.patience) if self.is_remote else self._open()
+        return RetryingFile(self._open, self.name, self.retry) if self.is_remote else self._open()
 
     def open_stream(self) -> Any:
         """Return the content to read from start to end, decompressed if the name says that it must be."""
@@ -110,9 +110,9 @@ class Location:
 
     def info(self) -> Any:
         """Return size and modification time."""
-        patience = self.patience if self.is_remote else _NO_RETRIES
+        retry = self.retry if self.is_remote else _NO_RETRIES
         try:
-            info = patience.call(self.name, lambda: self.filesystem.get_file_info(self.path))
+            info = retry.call(self.name, lambda: self.filesystem.get_file_info(self.path))
         except (pa.ArrowException, OSError) as error:
             raise self.trouble("cannot look up", error) from error
         if info.type == pafs.FileType.NotFound:
@@ -166,14 +166,14 @@ def difference(location: Location, known: Input) -> str | None:
     return None
 
 
-def expand(inputs: Sequence[str | Location], patience: RetryPolicy | None = None) -> list[Location]:
+def expand(inputs: Sequence[str | Location], retry: RetryPolicy | None = None) -> list[Location]:
     """Return the files that paths, globs, directories and URIs stand for, in a stable order.
 
     A directory that is a table of Delta Lake or Iceberg stands for the files of its current version, and
     so do `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`.
     """
-    patience = patience or RetryPolicy()
-    locations = [location for item in inputs for location in _expand_one(item, patience)]
+    retry = retry or RetryPolicy()
+    locations = [location for item in inputs for location in _expand_one(item, retry)]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
         try:
@@ -189,45 +189,45 @@ def expand(inputs: Sequence[str | Location], patience: RetryPolicy | None = None
     return locations
 
 
-def _expand_one(item: str | Location, patience: RetryPolicy) -> list[Location]:
+def _expand_one(item: str | Location, retry: RetryPolicy) -> list[Location]:
     if isinstance(item, Location):
         return [item]
     if "://" in item:
-        return _expand_uri(item, patience)
+        return _expand_uri(item, retry)
     try:
         if item.startswith(table_formats.CATALOG) and not Path(item).exists():
-            files = table_formats.catalog_files(item.removeprefix(table_formats.CATALOG), patience)
-            return [_of_table(file, without_secrets(file.uri), patience) for file in files]
-        return _expand_local(item, patience)
+            files = table_formats.catalog_files(item.removeprefix(table_formats.CATALOG), retry)
+            return [_of_table(file, without_secrets(file.uri), retry) for file in files]
+        return _expand_local(item, retry)
     except OSError as error:
         raise InputError(f"{item}: cannot look up: {error}") from error
 
 
-def _of_table(file: table_formats.DataFile, name: str, patience: RetryPolicy) -> Location:
-    return Location(file.filesystem, file.path, name, patience, file.entry)
+def _of_table(file: table_formats.DataFile, name: str, retry: RetryPolicy) -> Location:
+    return Location(file.filesystem, file.path, name, retry, file.entry)
 
 
 # ---- paths -------------------------------------------------------------------------------------------
 
 
-def _expand_local(text: str, patience: RetryPolicy) -> list[Location]:
+def _expand_local(text: str, retry: RetryPolicy) -> list[Location]:
     if _GLOB & set(text) and not Path(text).exists():
         # Path.glob takes no absolute patterns.
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
         matches = [path for path in matches if _is_meant(Path(path).name, Path(text).name)]
         found = [_local(path) for path in matches if _is_file(Path(path))]
         if "**" not in text:  # which matches what is in the directories too
-            found += [file for path in matches if Path(path).is_dir() for file in _below(path, patience)]
+            found += [file for path in matches if Path(path).is_dir() for file in _below(path, retry)]
         if not found:
             raise NoFilesError(f"{text}: no files match")
         return sorted(found, key=lambda location: location.name)
     if Path(text).is_dir():
-        found = _below(text, patience)
+        found = _below(text, retry)
         if not found:
             raise NoFilesError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
         return found
     if table_formats.is_metadata(text) and Path(text).is_file():
-        return _of_metadata(pafs.LocalFileSystem(), os.fspath(Path(text).absolute()), text, patience)
+        return _of_metadata(pafs.LocalFileSystem(), os.fspath(Path(text).absolute()), text, retry)
     return [_local(text)]
 
 
@@ -240,11 +240,11 @@ def _is_file(path: Path) -> bool:
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
-def _below(directory: str, patience: RetryPolicy) -> list[Location]:
+def _below(directory: str, retry: RetryPolicy) -> list[Location]:
     """Return the data files of a directory, or of the table that it is."""
     root, local = Path(directory), pafs.LocalFileSystem()
     absolute = os.fspath(root.absolute())
-    table = _table(local, absolute, directory, absolute, patience)
+    table = _table(local, absolute, directory, absolute, retry)
     if table is not None:
         return table
     files = sorted(os.fspath(path) for path in root.rglob("*") if _is_file(path))
@@ -256,35 +256,35 @@ def _below(directory: str, patience: RetryPolicy) -> list[Location]:
 # ---- URIs --------------------------------------------------------------------------------------------
 
 
-def _expand_uri(uri: str, patience: RetryPolicy) -> list[Location]:
+def _expand_uri(uri: str, retry: RetryPolicy) -> list[Location]:
     name = without_secrets(uri)
     try:
-        return _found_by_uri(uri, name, patience)
+        return _found_by_uri(uri, name, retry)
     except (pa.ArrowException, OSError, ValueError) as error:
         kind = UnreadableError if isinstance(error, OSError) and not is_refusal(error) else InputError
         raise kind(f"{name}: cannot open: {hide_secrets(str(error), uri)}") from None
 
 
-def _found_by_uri(uri: str, name: str, patience: RetryPolicy) -> list[Location]:
-    filesystem, path = patience.call(name, lambda: connect(uri, timeout=patience.timeout))
+def _found_by_uri(uri: str, name: str, retry: RetryPolicy) -> list[Location]:
+    filesystem, path = retry.call(name, lambda: connect(uri, timeout=retry.timeout))
     if is_single(uri):
-        return [Location(filesystem, path, name, patience)]
+        return [Location(filesystem, path, name, retry)]
     if isinstance(filesystem, pafs.LocalFileSystem):
-        patience = _NO_RETRIES
+        retry = _NO_RETRIES
     # Everything before the first pattern is a directory to list.
     parts = path.rstrip("/").split("/")
     fixed = next((i for i, part in enumerate(parts) if _GLOB & set(part)), len(parts))
     base = "/".join(parts[:fixed])
-    info = patience.call(name, lambda: filesystem.get_file_info(base or path))
+    info = retry.call(name, lambda: filesystem.get_file_info(base or path))
     is_glob = fixed < len(parts)
     if info.type != pafs.FileType.Directory and not is_glob:
         if table_formats.is_metadata(path) and info.type == pafs.FileType.File:
-            return _of_metadata(filesystem, path, name, patience)
-        return [Location(filesystem, path, name, patience)]
-    if not is_glob and (table := _table(filesystem, base, name, name, patience)) is not None:
+            return _of_metadata(filesystem, path, name, retry)
+        return [Location(filesystem, path, name, retry)]
+    if not is_glob and (table := _table(filesystem, base, name, name, retry)) is not None:
         return table
     selector = pafs.FileSelector(base, allow_not_found=True, recursive=True)
-    listing = patience.call(name, lambda: filesystem.get_file_info(selector))
+    listing = retry.call(name, lambda: filesystem.get_file_info(selector))
     files = sorted(info.path for info in listing if info.type == pafs.FileType.File)
     if is_glob:
         files = [file for file in files if _matches(file.split("/"), parts)]
@@ -296,62 +296,62 @@ def _found_by_uri(uri: str, name: str, patience: RetryPolicy) -> list[Location]:
     if not files:
         raise NoFilesError(f"{name}: no files match" if is_glob else f"{name}: no data files")
     shown = "/".join(unquote(name).rstrip("/").split("/")[: fixed - len(parts) or None])
-    return [Location(filesystem, file, shown + file[len(base) :], patience) for file in files]
+    return [Location(filesystem, file, shown + file[len(base) :], retry) for file in files]
 
 
 # ---- tables ------------------------------------------------------------------------------------------
 
 
-def _table(filesystem: Any, root: str, name: str, uri: str, patience: RetryPolicy) -> list[Location] | None:
+def _table(filesystem: Any, root: str, name: str, uri: str, retry: RetryPolicy) -> list[Location] | None:
     """Return the files of the table that a directory is, or None if it is none."""
-    kind = _kind_of_table(filesystem, root, name, patience)
+    kind = _kind_of_table(filesystem, root, name, retry)
     if kind is None:
-        _require_whole_table(filesystem, root, name, patience)
+        _require_whole_table(filesystem, root, name, retry)
         return None
     shown = name.rstrip("/")
     if kind == table_formats.DELTA_LOG:
-        files = table_formats.delta_files(uri, name, filesystem, root, patience)
-        found = [_of_table(file, f"{shown}/{file.uri}", patience) for file in files]
+        files = table_formats.delta_files(uri, name, filesystem, root, retry)
+        found = [_of_table(file, f"{shown}/{file.uri}", retry) for file in files]
     else:
-        found = _of_metadata(filesystem, kind, name, patience, root=root)
+        found = _of_metadata(filesystem, kind, name, retry, root=root)
     if not found:
         raise InputError(f"{name}: the table has no rows")
     return found
 
 
-def _kind_of_table(filesystem: Any, root: str, name: str, patience: RetryPolicy) -> str | None:
+def _kind_of_table(filesystem: Any, root: str, name: str, retry: RetryPolicy) -> str | None:
     """Return how to know what files a directory's table has: by Delta's log, or Iceberg's metadata file."""
     folders = [
         f"{root.rstrip('/')}/{folder}" for folder in (table_formats.DELTA_LOG, table_formats.ICEBERG_METADATA)
     ]
-    log, metadata = patience.call(name, lambda: filesystem.get_file_info(folders))
+    log, metadata = retry.call(name, lambda: filesystem.get_file_info(folders))
     if log.type == pafs.FileType.Directory:
         return table_formats.DELTA_LOG
     if metadata.type != pafs.FileType.Directory:
         return None
-    listing = patience.call(name, lambda: filesystem.get_file_info(pafs.FileSelector(metadata.path)))
+    listing = retry.call(name, lambda: filesystem.get_file_info(pafs.FileSelector(metadata.path)))
     versions = [info.path for info in listing if table_formats.is_metadata(info.path)]
     if not versions:
         return None
     hint, hints = None, [info.path for info in listing if info.path.endswith("/version-hint.text")]
     if hints:
-        with Location(filesystem, hints[0], name, patience).open() as file:
+        with Location(filesystem, hints[0], name, retry).open() as file:
             hint = file.read().decode(errors="replace")
     return table_formats.newest_metadata(versions, hint, name)
 
 
 def _of_metadata(
-    filesystem: Any, path: str, name: str, patience: RetryPolicy, root: str | None = None
+    filesystem: Any, path: str, name: str, retry: RetryPolicy, root: str | None = None
 ) -> list[Location]:
     """Return the files of the Iceberg table with this metadata; those below `root` are called by `name`."""
     is_local = isinstance(filesystem, pafs.LocalFileSystem)
     uri = path if is_local else f"{name.partition('://')[0]}://{path}"
-    files = table_formats.iceberg_files(uri, name, filesystem, patience)
+    files = table_formats.iceberg_files(uri, name, filesystem, retry)
     found = []
     for file in files:
         short = file.path.removeprefix(f"{root.rstrip('/')}/") if root is not None else file.path
         shown = without_secrets(file.uri) if short == file.path else f"{name.rstrip('/')}/{short}"
-        found.append(_of_table(file, shown, patience))
+        found.append(_of_table(file, shown, retry))
     return found
 
 
@@ -368,12 +368,12 @@ def _require_no_table(name: str, inside: Sequence[PurePosixPath]) -> None:
             raise InputError(f"{name}: there is {what} table in it, {table}. Give each table by itself")
 
 
-def _require_whole_table(filesystem: Any, root: str, name: str, patience: RetryPolicy) -> None:
+def _require_whole_table(filesystem: Any, root: str, name: str, retry: RetryPolicy) -> None:
     """Refuse a part of a table's directory: which of its files are current, only the table tells."""
     *above, last = root.rstrip("/").split("/")
     while above and ("=" in last or last == "data"):
         try:
-            kind = _kind_of_table(filesystem, "/".join(above), name, patience)
+            kind = _kind_of_table(filesystem, "/".join(above), name, retry)
         except OSError as error:
             if is_refusal(error):  # who may read this directory need not be allowed to look above it
                 return

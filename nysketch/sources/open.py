@@ -52,8 +52,8 @@ def open_source(
 
     `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
     one column of text is read instead of numbers: the one named, or the only one there is. Columns to
-    `keep` can be read beside them, as they are. How often reading from far away is tried again, and how many
-    seconds an answer may take, is 4 and 30 unless `retries` and `timeout` say otherwise.
+    `keep` can be read beside them, as they are. Remote files are read again after errors, `retries` times (4
+    unless given); `timeout` is how many seconds a server may take to answer (30 unless given).
     """
     columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
     keep = _listed(keep) or ()
@@ -81,7 +81,7 @@ def open_source(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
-        patience=retry_policy_of(retries, timeout),
+        retry=retry_policy_of(retries, timeout),
     )
     if like is not None:
         for want, have in zip(like, source.columns, strict=True):

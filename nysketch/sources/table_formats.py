@@ -65,7 +65,7 @@ def _missing(name: str, what: str, extra: str) -> InputError:
 # ---- Delta Lake --------------------------------------------------------------------------------------
 
 
-def delta_files(table: str, name: str, filesystem: Any, root: str, patience: RetryPolicy) -> list[DataFile]:
+def delta_files(table: str, name: str, filesystem: Any, root: str, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of a Delta table at the URI or path `table`, which is `root` in the filesystem."""
     try:
         from deltalake import DeltaTable
@@ -73,7 +73,7 @@ def delta_files(table: str, name: str, filesystem: Any, root: str, patience: Ret
     except ImportError:
         raise _missing(name, "a Delta table", "delta") from None
     try:
-        delta = DeltaTable(table, storage_options=_object_store(filesystem, patience))
+        delta = DeltaTable(table, storage_options=_object_store(filesystem, retry))
         columns = frozenset(field.name for field in delta.schema().fields)
         _require_plain_files(delta, name)
         actions = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
@@ -127,12 +127,12 @@ def _as_key(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _object_store(filesystem: Any, patience: RetryPolicy) -> dict[str, str]:
+def _object_store(filesystem: Any, retry: RetryPolicy) -> dict[str, str]:
     """Return for deltalake, which reads the log by itself, how a filesystem is reached."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return {}
-    seconds = f"{patience.timeout:g}s"
-    common = {"timeout": seconds, "connect_timeout": seconds, "max_retries": str(patience.retries)}
+    seconds = f"{retry.timeout:g}s"
+    common = {"timeout": seconds, "connect_timeout": seconds, "max_retries": str(retry.retries)}
     if not isinstance(filesystem, pafs.S3FileSystem):
         return common
     s3 = options_of(filesystem)
@@ -181,7 +181,7 @@ def is_metadata(path: str) -> bool:
     return _VERSION.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def iceberg_files(metadata: str, name: str, filesystem: Any, patience: RetryPolicy) -> list[DataFile]:
+def iceberg_files(metadata: str, name: str, filesystem: Any, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of the Iceberg table with the metadata file at this URI or path."""
 
     def load() -> Any:
@@ -189,10 +189,10 @@ def iceberg_files(metadata: str, name: str, filesystem: Any, patience: RetryPoli
 
         return StaticTable.from_metadata(metadata, _file_io(filesystem))
 
-    return _iceberg_files(load, name, patience)
+    return _iceberg_files(load, name, retry)
 
 
-def catalog_files(identifier: str, patience: RetryPolicy) -> list[DataFile]:
+def catalog_files(identifier: str, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of an Iceberg table that a catalog knows: CATALOG.NAMESPACE.TABLE."""
     name = f"{CATALOG}{identifier}"
     catalog, _, table = identifier.partition(".")
@@ -204,7 +204,7 @@ def catalog_files(identifier: str, patience: RetryPolicy) -> list[DataFile]:
 
         return load_catalog(catalog).load_table(table)
 
-    return _iceberg_files(load, name, patience)
+    return _iceberg_files(load, name, retry)
 
 
 def _file_io(filesystem: Any) -> dict[str, str]:
@@ -226,16 +226,16 @@ def _file_io(filesystem: Any) -> dict[str, str]:
     return io | {key: value for key, value in found.items() if value}
 
 
-def _iceberg_files(load: Callable[[], Any], name: str, patience: RetryPolicy) -> list[DataFile]:
+def _iceberg_files(load: Callable[[], Any], name: str, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of a table that `load` loads."""
     try:
         from pyiceberg.io.pyarrow import PyArrowFileIO
     except ImportError:
         raise _missing(name, "an Iceberg table", "iceberg") from None
     try:
-        table = patience.call(name, lambda: _attempt(load, name))
+        table = retry.call(name, lambda: _attempt(load, name))
         _require_stable_names(table, name)
-        tasks = patience.call(name, lambda: _attempt(lambda: list(table.scan().plan_files()), name))
+        tasks = retry.call(name, lambda: _attempt(lambda: list(table.scan().plan_files()), name))
     except IO_ERRORS as error:
         kind = InputError if is_refusal(error) else UnreadableError
         raise kind(f"{name}: cannot read this Iceberg table: {error}") from error
@@ -246,7 +246,7 @@ def _iceberg_files(load: Callable[[], Any], name: str, patience: RetryPolicy) ->
     def connected(scheme: str, host: str) -> Any:
         filesystem = io.fs_by_scheme(scheme, host or None)
         if isinstance(filesystem, pafs.S3FileSystem):
-            return S3FileSystem.like(filesystem, timeout=patience.timeout)
+            return S3FileSystem.like(filesystem, timeout=retry.timeout)
         return pafs.LocalFileSystem() if scheme == "file" else filesystem
 
     columns = frozenset(field.name for field in table.schema().fields)

@@ -260,7 +260,7 @@ def test_time_outs_and_attempts_survive_pickling(bucket):
     copy = pickle.loads(pickle.dumps(location))
     assert type(copy.filesystem) is type(location.filesystem) is not pafs.S3FileSystem
     assert copy.filesystem.__reduce__()[1] == location.filesystem.__reduce__()[1]
-    assert copy.patience == location.patience
+    assert copy.retry == location.retry
 
 
 # ---- the web -----------------------------------------------------------------------------------------
