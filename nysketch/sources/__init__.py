@@ -9,6 +9,7 @@ retry.py           reading again what failed
 table_formats.py   Delta Lake and Iceberg: the data files of a version
 files.py           many files as one source
 hive.py            columns that are names of directories
+arrow_file.py      what Parquet and Feather files share
 parquet.py, feather.py, csv.py, hdf5.py   one file each
 arrow.py           Arrow data: columns to numbers; tables in memory and streams
 arrays.py          NumPy arrays

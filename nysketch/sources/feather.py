@@ -10,18 +10,17 @@ nothing); and pyarrow.dataset, which does not, is not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from nysketch.columns import Column
-from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
+from nysketch.sources.arrow import list_width
+from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import Batch, text_memory
-from nysketch.sources.selection import Field, names_of
+from nysketch.sources.protocol import text_memory
 
 _Reader: TypeAlias = pa.RecordBatchFileReader
 
@@ -29,13 +28,13 @@ _Reader: TypeAlias = pa.RecordBatchFileReader
 _VIEW_BYTES = 1 << 20
 
 
-class FeatherFile:
+class FeatherFile(ArrowFile):
     """One Feather file."""
 
     def __init__(
         self, location: Location, schema: pa.Schema, fragment_rows: list[int], *, is_view: bool
     ) -> None:
-        self.location, self._schema, self.fragment_rows = location, schema, fragment_rows
+        super().__init__(location, schema, fragment_rows)
         self._is_view = is_view
 
     @classmethod
@@ -67,11 +66,6 @@ class FeatherFile:
         widths = [self.list_width(n) if f.width is None else f.width for n, f in offered.items()]
         return max(self.fragment_rows, default=0) * 8 * sum(widths)
 
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        """The columns on offer."""
-        return fields_of(self._schema, str(self.location))
-
     def where(self, index: int) -> str:
         """Return how messages call a fragment."""
         return f"{self.location}, record batch {index}"
@@ -91,22 +85,6 @@ class FeatherFile:
         with self._open([name]) as reader:
             size = _valid_batch(reader, self.fragment_rows.index(rows), [name]).nbytes
         return (0 if self._is_view else size) + text_memory(size / max(rows, 1))
-
-    def read(
-        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
-    ) -> Iterator[Batch]:
-        """Yield the rows of one record batch."""
-        for batch in self._batches(index, names_of(columns, weights), batch_rows):
-            yield as_batch(batch, columns, weights, self.where(index))
-
-    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Return names and types of columns that pass through."""
-        return kept_schema(self._schema, names, str(self.location))
-
-    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield other columns of one record batch."""
-        for batch in self._batches(index, kept.names, batch_rows):
-            yield as_kept(batch, kept, self.where(index))
 
     def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         with self._open(names, self.where(index)) as reader:

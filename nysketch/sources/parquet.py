@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nysketch.columns import Column
 from nysketch.errors import UnreadableError
-from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
+from nysketch.sources.arrow import list_width
+from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import Batch, text_memory
-from nysketch.sources.selection import Field, names_of
+from nysketch.sources.protocol import text_memory
 
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
 # (pre_buffer) and were measured to hold a whole 1.3 GB file; this holds tens of megabytes.
@@ -33,11 +32,8 @@ _last = threading.local()
 _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
-class ParquetFile:
+class ParquetFile(ArrowFile):
     """One Parquet file."""
-
-    def __init__(self, location: Location, schema: pa.Schema, fragment_rows: list[int]) -> None:
-        self.location, self._schema, self.fragment_rows = location, schema, fragment_rows
 
     @classmethod
     def open(cls, location: Location) -> ParquetFile:
@@ -64,11 +60,6 @@ class ParquetFile:
     def reader_bytes(self) -> int:
         """Memory that one open reader may hold beside the batch it yields."""
         return _PAGES_BYTES + _COLUMN_BYTES * min(len(self._schema), _MOST_COLUMNS)
-
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        """The columns on offer."""
-        return fields_of(self._schema, str(self.location))
 
     def where(self, index: int) -> str:
         """Return how messages call a fragment."""
@@ -97,22 +88,6 @@ class ParquetFile:
         # What was a dictionary when it was written is stored with all of it in one page.
         is_dictionary = pa.types.is_dictionary(self._schema.field(name).type)
         return text_memory(size / max(rows, 1)) + (_DICTIONARY_COPIES * size if is_dictionary else 0)
-
-    def read(
-        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
-    ) -> Iterator[Batch]:
-        """Yield the rows of one row group."""
-        for batch in self._batches(index, names_of(columns, weights), batch_rows):
-            yield as_batch(batch, columns, weights, self.where(index))
-
-    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Return names and types of columns that pass through."""
-        return kept_schema(self._schema, names, str(self.location))
-
-    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield other columns of one row group."""
-        for batch in self._batches(index, kept.names, batch_rows):
-            yield as_kept(batch, kept, self.where(index))
 
     def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         try:
