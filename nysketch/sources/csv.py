@@ -1,8 +1,8 @@
 """CSV files, streamed block by block: one file is one fragment.
 
-What columns there are and of which type, the first megabyte tells. An empty field is a null among
-numbers, and the empty string in a column of text, which has no nulls. pyarrow.dataset, which could read CSV
-too, is not used: its scanner was measured to hold the file.
+Names and types of the columns are inferred from the first megabyte. An empty field is a null among numbers,
+and the empty string in a column of text, which has no nulls. pyarrow.dataset, which could read CSV too, is
+not used: its scanner was measured to hold the whole file in memory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Feather files (Arrow IPC with a footer): one record batch is one fragment.
 
-Local files are mapped into memory unless compressed: of a batch nothing is held, slices are read as
-needed. Of a compressed or remote batch, the chosen columns are held as long as it is read.
+Local files are mapped into memory unless compressed: no batch is held, slices are read as needed. Of a
+compressed or remote batch, the chosen columns are held while it is read.
 
-Arrow trusts what it reads from such files: offsets that point outside a list would be followed. So
-batches are validated before anything looks into them (which looks at offsets and nulls, and copies
-nothing); and pyarrow.dataset, which does not, is not used.
+Arrow trusts such files: it would follow offsets that point outside a list. So batches are validated before
+anything uses them (which reads offsets and nulls, and copies nothing); pyarrow.dataset, which does not
+validate, is not used.
 """
 
 from __future__ import annotations

@@ -19,10 +19,11 @@ from nysketch.errors import InputError, SchemaError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import choose_columns
 from nysketch.sources.csv import CSVFile
+from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
 from nysketch.sources.hdf5 import HDF5File
 from nysketch.sources.hive import PartitionedFile
-from nysketch.sources.locations import Location, difference, expand
+from nysketch.sources.locations import Location, difference
 from nysketch.sources.parquet import ParquetFile
 from nysketch.sources.protocol import Batch, Fragment, TableFile, input_key
 from nysketch.sources.retry import RetryPolicy
@@ -33,10 +34,10 @@ Result = TypeVar("Result")
 
 
 class FilesSource:
-    """The rows of all files that paths, globs, directories and URIs stand for.
+    """The rows of all files that paths, globs, directories and URIs mean.
 
-    It can be pickled, and its copy reads the same rows without looking at the files first: it holds what
-    their footers told, and nothing that is open.
+    It can be pickled, and its copy reads the same rows without opening the files first: it holds what their
+    footers say, and no open file.
     """
 
     rereadable = is_files = True
@@ -74,8 +75,8 @@ class FilesSource:
     ) -> FilesSource:
         """Look up the inputs, open every file, and check that all have the columns of the first.
 
-        `widths` are those of columns whose lists tell no length; `datasets` and `allow_external` are for
-        HDF5.
+        `widths` are used for columns of lists where no file shows their length; `datasets` and
+        `allow_external` are for HDF5.
         """
         opener = _Opener(selection, tuple(datasets), allow_external)
         files, skipped = _open_all(opener, expand(inputs, retry), skip_unreadable=skip_unreadable)
@@ -154,8 +155,8 @@ class FilesSource:
 
     @property
     def reader_bytes(self) -> int:
-        """What the greediest of the files takes to read."""
-        # To tell the length of texts, files must be opened: one stands for all.
+        """The most memory that reading any of the files takes."""
+        # The length of texts is only known by opening a file: that with the longest fragment is enough.
         longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
         return max(file.reader_bytes for file in self._files) + texts
@@ -251,7 +252,7 @@ def _choose_columns(
 def _many_at_a_time(
     work: Callable[[Item], Result], items: Sequence[Item]
 ) -> Iterator[Sequence[Future[Result]]]:
-    """Do small work that waits for the disk or the network; leaving early ends what is still to do."""
+    """Run `work` on items in up to 8 threads, since it waits for the disk or network; cancel on leaving."""
     stop = threading.Event()
 
     def check() -> None:

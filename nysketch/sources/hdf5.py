@@ -1,12 +1,12 @@
 """HDF5 files: a 2-D data set, or several 1-D ones as columns, in ranges that respect chunks.
 
-HDF5 is a hostile format to read from strangers: links into other files, storage in other files, shapes
-of terabytes in a file of kilobytes. Only hard links are followed, and what is refused is said why.
+A file from strangers may be hostile: it can link to other files, store data in other files, and declare
+terabytes in a file of kilobytes. Only hard links are followed, and every refusal says why.
 
-Chunks are decompressed whole. Where those that a row needs fit into memory together, they stay in HDF5's
-cache for the batches to come. Where they do not (tall and narrow ones), as many rows as memory allows are
-read at once, since every read decompresses all of them again, and copied out batch by batch. Strings of
-variable length lie outside of the chunks, and nobody knows how long they are: they are read by the batch.
+Chunks are decompressed whole. If the chunks that a row needs fit into memory together, they stay in HDF5's
+cache for the batches to come. If they do not (tall and narrow ones), as many rows as memory allows are read
+at once, since every read decompresses all of them again, and copied out batch by batch. Strings of variable
+length are stored outside of the chunks and may have any length: they are read batch by batch.
 """
 
 from __future__ import annotations

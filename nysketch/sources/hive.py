@@ -1,4 +1,4 @@
-"""Columns that are not in the files but in the names of their directories: year=2024/month=3."""
+"""Partition keys: columns that are in the names of directories, not in the files: year=2024/month=3."""
 
 from __future__ import annotations
 

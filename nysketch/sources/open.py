@@ -1,12 +1,7 @@
-"""Sources of rows: `open_source` turns whatever the user has into one.
+"""`open_source`: whatever the user has → a source.
 
-locations.py   paths, globs, directories, URIs → files; filesystems.py connects to where they are
-retry.py   what to do when they do not answer
-table_formats.py      tables of Delta Lake and Iceberg → their current files
-files.py      many files → one source; parquet.py, feather.py, csv.py and hdf5.py read one file each
-arrow.py      tables in memory and streams; Arrow types → NumPy
-arrays.py     NumPy arrays
-protocol.py       the protocol all of them follow, and the choice of columns
+Paths go to files.py; arrays, tables and streams in memory to arrays.py and arrow.py. Standard input is read
+here. The package docstring lists what else there is.
 """
 
 from __future__ import annotations

@@ -163,6 +163,9 @@ class RetryPolicy:
             time.sleep(min(left, _STEP))
 
 
+NO_RETRIES = RetryPolicy(retries=0)  # for local files: their errors are permanent
+
+
 def retry_policy_of(retries: int | None, timeout: float | None) -> RetryPolicy:
     """Return the policy with these settings; None is the default of each."""
     default = RetryPolicy()

@@ -1,8 +1,9 @@
-"""Tables that are more than their files: Delta Lake and Iceberg → the data files of the current version.
+"""Table formats: the data files of the current version of a Delta Lake or Iceberg table.
 
-Both keep files of older versions beside the current ones, so that a directory of them is no table. Their own
-libraries tell which files count; these are then read like any others, by the names of their columns.
-A table that its files do not tell alone (rows deleted elsewhere, columns renamed) is refused.
+Both keep files of older versions beside the current ones, so reading all files of the directory would be
+wrong. Their own libraries say which files are current; these are then read like any others, by the names of
+their columns. A table whose rows are not simply those of its files (rows deleted elsewhere, columns renamed)
+is refused. How a directory is recognised as a table is in table_directories.py.
 """
 
 from __future__ import annotations
@@ -25,14 +26,13 @@ from nysketch.sources.retry import IO_ERRORS, RetryPolicy, is_refusal
 log = logging.getLogger("nysketch")
 
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata"
-ICEBERG_SUFFIX = ".metadata.json"
 CATALOG = "iceberg:"
 # What hive writes for a null into the name of a directory.
 NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
 # Features of Delta that readers must know of, but that do not change what is in a data file.
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _MAPPING, _DELETIONS = "columnMapping", "deletionVectors"
-# What catalogs say that have no time just now.
+# Errors of catalogs that may pass.
 _PASSING = ("ServerError", "ServiceUnavailableError", "TooManyRequestsError")
 _VERSION = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 

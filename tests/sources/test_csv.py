@@ -8,7 +8,7 @@ import pytest
 
 from nysketch.errors import InputError
 from nysketch.sources.csv import CSVFile
-from nysketch.sources.locations import expand
+from nysketch.sources.expand import expand
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all
 

@@ -9,8 +9,8 @@ import pytest
 
 from nysketch.columns import Column
 from nysketch.errors import InputError
+from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
-from nysketch.sources.locations import expand
 from nysketch.sources.open import open_source
 
 ROWS = 200_000

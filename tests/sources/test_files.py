@@ -5,9 +5,9 @@ import pytest
 
 from nysketch.columns import Column
 from nysketch.errors import InputError
+from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
 from nysketch.sources.files import FilesSource
-from nysketch.sources.locations import expand
 from nysketch.sources.parquet import ParquetFile
 from nysketch.sources.selection import Selection
 

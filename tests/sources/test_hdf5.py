@@ -8,8 +8,8 @@ import pytest
 
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError
+from nysketch.sources.expand import expand
 from nysketch.sources.hdf5 import HDF5File
-from nysketch.sources.locations import expand
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all, read_chunks
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from nysketch.sources.locations import expand
+from nysketch.sources.expand import expand
 from nysketch.sources.parquet import ParquetFile
 from tests.sources.helpers import write_parquet
 

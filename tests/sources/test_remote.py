@@ -10,8 +10,8 @@ import pytest
 import nysketch
 from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
 from nysketch.files.format import sketch_parts
+from nysketch.sources.expand import expand
 from nysketch.sources.filesystems import hide_addresses
-from nysketch.sources.locations import expand
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all, write_parquet
 from tests.sources.kinds import FILES, REREADABLE, TEXT_FILES, csv, feather, hdf5_chunked, parquet, uri
