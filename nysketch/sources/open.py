@@ -102,7 +102,7 @@ def _listed(names: Sequence[str] | None) -> Sequence[str] | None:
     return [names] if isinstance(names, str) else names
 
 
-def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
+def _open(data: object, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
     if isinstance(data, np.ndarray):
         if selection.weights is not None:
             raise UsageError("an array has no weights column; use a table")
@@ -138,15 +138,15 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
     )
 
 
-def _is_in_memory(data: Any) -> bool:
-    """Say whether data are a table of pyarrow, pandas or polars; others may compute their rows as asked."""
+def _is_in_memory(data: object) -> bool:
+    """Say whether data are a table of pyarrow, pandas or polars; others may compute rows on demand."""
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return True
     frames = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
     return any(kind.__module__.partition(".")[0] in ("pandas", "polars") for kind in frames)
 
 
-def _as_table(data: Any) -> pa.Table:
+def _as_table(data: object) -> pa.Table:
     try:
         return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -171,12 +171,12 @@ def _standard_input(selection: Selection, like: Sequence[Column] | None) -> Stre
             f"standard input: not an Arrow IPC stream: {error}. "
             "Write one with pyarrow.ipc.new_stream, polars' write_ipc_stream or the like"
         ) from error
-    batches = _to_the_marker(reader, file)
+    batches = _until_end_marker(reader, file)
     return StreamSource(reader.schema, batches, selection, "standard input", _widths(like))
 
 
 class _WatchedFile:
-    """A file that remembers whether it ended before all was read that was asked for."""
+    """A file that remembers whether a read returned fewer bytes than were asked for."""
 
     closed = False
 
@@ -190,8 +190,8 @@ class _WatchedFile:
         return read
 
 
-def _to_the_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; Arrow would take the death of the writer for the end of the stream."""
+def _until_end_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and require the end marker: to Arrow, a killed writer looks like the end."""
     rows = 0
     for batch in reader:
         rows += len(batch)
@@ -204,9 +204,9 @@ def _to_the_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator
 
 
 def _stream_of_batches(
-    batches: Iterator[Any], selection: Selection, like: Sequence[Column] | None
+    batches: Iterator[object], selection: Selection, like: Sequence[Column] | None
 ) -> StreamSource:
-    def as_record_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    def as_record_batches(items: Iterable[object]) -> Iterator[pa.RecordBatch]:
         for item in items:
             if isinstance(item, np.ndarray):
                 yield array_as_record_batch(item, like, text=selection.text)
