@@ -21,7 +21,7 @@ _FINEST = 2.0**-1000
 
 
 @compiled()
-def _pack(matrix, triangle):  # type: ignore[no-untyped-def]
+def _pack(matrix, triangle):
     """Write the upper triangle of a matrix row by row."""
     at = 0
     for i in range(len(matrix)):
@@ -31,7 +31,7 @@ def _pack(matrix, triangle):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _holds(triangle, units, grids):  # type: ignore[no-untyped-def]
+def _holds(triangle, units, grids):
     """Tell whether all of these can be added exactly, as tiles.sums.can_hold does."""
     at = 0
     for i in range(len(units)):
@@ -45,7 +45,7 @@ def _holds(triangle, units, grids):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _add(triangle, units, grids, high, low):  # type: ignore[no-untyped-def]
+def _add(triangle, units, grids, high, low):
     """Do what tiles.sums.add_on_grid does, with the grid of each product."""
     at = 0
     for i in range(len(units)):
