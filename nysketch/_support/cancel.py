@@ -1,4 +1,10 @@
-"""Cancelling: whoever runs some work says how to ask whether to go on, and slow steps inside ask it."""
+"""Cancelling: a token that a thread carries, so that waits deep inside a read can be ended.
+
+An engine wraps the work of each of its threads in `stoppable(check)`, where `check` raises once the result is
+no longer wanted: after Ctrl-C, or an error elsewhere. Code that waits, such as the backoff in
+sources/retry.py, calls `check_stopped` now and then. The two need not know each other, and the functions
+between them need not pass the token on.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Per thread: what to call while waiting; it raises once nobody wants the rows any more.
-_asking = threading.local()
+# The `check` of each thread, if it has one.
+_token = threading.local()
 
 
 @contextmanager
 def stoppable(check: Callable[[], None]) -> Iterator[None]:
-    """Let `check` end the waits of this thread, and the attempts that would follow them, by an exception."""
-    before = getattr(_asking, "check", None)
-    _asking.check = check
+    """Have `check_stopped` call `check` in this thread, until the block ends."""
+    before = getattr(_token, "check", None)
+    _token.check = check
     try:
         yield
     finally:
-        _asking.check = before
+        _token.check = before
 
 
 def check_stopped() -> None:
-    if (check := getattr(_asking, "check", None)) is not None:
+    """Raise what the `check` of this thread raises, if its work was cancelled; without one, return."""
+    if (check := getattr(_token, "check", None)) is not None:
         check()

@@ -8,7 +8,7 @@ from nysketch._support.jit import compiled
 
 
 @compiled()
-def eliminate(block, weights, alive, slip, costs, pivots):  # type: ignore[no-untyped-def]
+def eliminate(block, weights, alive, slip, costs, pivots):
     """Move weights along each direction of the block as far as they stay positive, and note who became 0.
 
     Of the two ways along a direction, the one is taken that does not increase the sum of weights times costs.

@@ -1,8 +1,8 @@
-"""Who runs the fragments: an engine maps work over them, and survives Ctrl-C.
+"""What every engine offers: it maps work over the fragments of a source, and survives Ctrl-C.
 
-What comes of a pass must not depend on who runs it. Engines therefore promise little: results in any order,
-or in the order of the fragments; and sums that may be added up where they are made, since exact sums
-(_support/exact.py) are the same in whatever order and wherever they are added.
+The result of a pass must not depend on the engine that runs it. Engines therefore promise little: results in
+any order, or in the order of the fragments; and totals that may be added up where they are made, since exact
+sums (_support/exact.py) are the same in whatever order and wherever they are added.
 """
 
 from __future__ import annotations
@@ -21,41 +21,45 @@ Piece = TypeVar("Piece")
 Total = TypeVar("Total")
 Total_co = TypeVar("Total_co", covariant=True)
 
-# Work calls it now and then; it raises once whoever wanted the result has gone away.
+# Work calls it now and then; it raises once the result is no longer wanted.
 Check = Callable[[], None]
 
 
 def nothing() -> None:
-    """Do nothing: what callers want done meanwhile, unless they say otherwise."""
+    """Do nothing: the default of `meanwhile`."""
 
 
-class Work(Protocol[Result_co]):
-    """What is done with each fragment of a source; for any number of threads at a time.
+class FragmentWork(Protocol[Result_co]):
+    """A function to call with each fragment of a source, by any number of threads at a time.
 
-    To be run elsewhere it must be picklable, without the buffers it may have made for its threads.
+    To be run by other processes it must be picklable, without the buffers of its threads: see PicklableTask.
     """
 
     @property
     def source(self) -> Source:
-        """Where the fragments are from."""
+        """The source of the fragments."""
         ...
 
     def __call__(self, fragment: Fragment, check: Check) -> Result_co:
-        """Return what comes of a fragment."""
+        """Return the result of a fragment."""
         ...
 
 
 class PicklableTask(ABC):
-    """Leaves behind, when it is pickled, what it has made for the threads of one process."""
+    """A base of work that is sent to other processes: attributes in `_process_local` are not pickled.
 
-    _process_local: ClassVar[tuple[str, ...]]  # the names of what it makes
+    Such are locks, counters and the buffers of threads. `_init_process_state` makes them, in the constructor
+    and again in the process that unpickles the work.
+    """
+
+    _process_local: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def _init_process_state(self) -> None:
-        """Make what belongs to this process."""
+        """Set the attributes in `_process_local`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes need."""
+        """Return all other attributes."""
         return {name: value for name, value in self.__dict__.items() if name not in self._process_local}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -63,11 +67,11 @@ class PicklableTask(ABC):
         self._init_process_state()
 
 
-class Running(Protocol[Total_co]):
-    """A total on its way."""
+class RunningTotal(Protocol[Total_co]):
+    """A total to which results are added."""
 
     def add(self, part: Any) -> None:
-        """Add the result of a fragment, or the total of some."""
+        """Add the result of a fragment, or a total of several."""
         ...
 
     def total(self) -> Total_co:
@@ -75,53 +79,58 @@ class Running(Protocol[Total_co]):
         ...
 
 
-class Summing(Work[Any], Protocol[Total_co]):
+class SummingWork(FragmentWork[Any], Protocol[Total_co]):
     """Work whose results add up to a total, in any order and in any number of steps."""
 
-    def running(self) -> Running[Total_co]:
-        """Return a total of nothing to add to."""
+    def running(self) -> RunningTotal[Total_co]:
+        """Return an empty total."""
         ...
 
 
 class Engine(Protocol):
-    """Runs work on fragments. `meanwhile` is called about twice a second, also while nothing ends."""
+    """Runs work on fragments. `meanwhile` is called about twice a second, even while no fragment finishes."""
 
     @property
     def rows_elsewhere(self) -> int:
-        """How many rows of the current run were read by others than this process."""
+        """How many rows of the current run were read by other processes."""
         ...
 
     def run(
-        self, work: Work[Result], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+        self,
+        work: FragmentWork[Result],
+        fragments: Iterable[Fragment],
+        *,
+        meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Fragment, Result], None, None]:
-        """Yield fragments and what came of them, as they finish."""
+        """Yield fragments and their results, as they finish."""
         ...
 
     def run_in_order(
         self,
-        work: Work[Iterator[Piece]],
+        work: FragmentWork[Iterator[Piece]],
         fragments: Iterable[Fragment],
         *,
         size: Callable[[Piece], int] = lambda _: 0,
         most: int = 0,
         meanwhile: Callable[[], None] = nothing,
     ) -> Generator[Piece, None, None]:
-        """Yield the pieces that come of fragments, in the order of these.
+        """Yield the pieces that the results consist of, in the order of the fragments.
 
-        In this process, pieces that wait for others before them have a `size` of `most` together.
+        In this process, pieces that wait for those of earlier fragments have a total `size` of at most
+        `most`.
         """
         ...
 
     def run_together(
         self,
-        work: Summing[Total],
+        work: SummingWork[Total],
         fragments: Iterable[Fragment],
         *,
         rows: int | None = None,
         meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
-        """Yield some fragments and a part of the total, for `Running.add`, until all are there.
+        """Yield some fragments and their part of the total, for `RunningTotal.add`, until all are done.
 
-        `rows` is how many they have in all, if not as many as the source.
+        `rows` is the number of rows of the fragments, if they are not all of the source.
         """
         ...

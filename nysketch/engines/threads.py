@@ -1,4 +1,8 @@
-"""The local engine: threads. The heavy work releases the interpreter lock, so they run in parallel."""
+"""The local engine: threads of this process.
+
+The heavy work (NumPy, numba, Arrow) releases the interpreter lock, so threads run in parallel. Pieces that
+must come out in order wait in a buffer of bounded size.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nysketch._support.blas import one_thread
 from nysketch._support.cancel import stoppable
-from nysketch.engines.protocol import Engine, Summing, Total, Work, nothing
+from nysketch.engines.protocol import Engine, FragmentWork, SummingWork, Total, nothing
 from nysketch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ Piece = TypeVar("Piece")
 
 
 class Stopped(Exception):
-    """Raised inside a worker that was told to stop; never leaves this module."""
+    """Raised inside a worker thread to stop it; never leaves this module."""
 
 
 def available_threads() -> int:
@@ -39,7 +43,7 @@ def available_threads() -> int:
 
 
 def say_fewer_threads(threads: int, memory: int) -> None:
-    """Tell if a budget of so many bytes leaves processors idle."""
+    """Log that a memory budget of so many bytes leaves processors idle, if it does."""
     available = available_threads()
     if threads < available:
         log.info(
@@ -61,39 +65,43 @@ class Threads:
         self.count = available_threads() if count is None else count
 
     def run(
-        self, work: Work[Result], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+        self,
+        work: FragmentWork[Result],
+        fragments: Iterable[Fragment],
+        *,
+        meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Fragment, Result], None, None]:
-        """Yield fragments and what came of them, as they finish."""
+        """Yield fragments and their results, as they finish."""
         return run(work, fragments, threads=self.count, meanwhile=meanwhile)
 
     def run_in_order(
         self,
-        work: Work[Iterator[Piece]],
+        work: FragmentWork[Iterator[Piece]],
         fragments: Iterable[Fragment],
         *,
         size: Callable[[Piece], int] = lambda _: 0,
         most: int = 0,
         meanwhile: Callable[[], None] = nothing,
     ) -> Generator[Piece, None, None]:
-        """Yield the pieces that come of fragments, in the order of these."""
+        """Yield the pieces of results in the order of the fragments."""
         return run_in_order(work, fragments, threads=self.count, size=size, most=most, meanwhile=meanwhile)
 
     def run_together(
         self,
-        work: Summing[Total],
+        work: SummingWork[Total],
         fragments: Iterable[Fragment],
         *,
         rows: int | None = None,
         meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Sequence[Fragment], Any], None, None]:
-        """Yield fragments one by one: their results are added up by the caller, who alone has the total."""
+        """Yield fragments one by one; the caller adds up their results."""
         with closing(self.run(work, fragments, meanwhile=meanwhile)) as finished:
             for fragment, part in finished:
                 yield (fragment,), part
 
 
 def engine_of(engine: Engine | None, threads: int | None = None) -> Engine:
-    """Return the engine that a user meant: so many threads, or another one."""
+    """Return the engine that was given, or else threads."""
     if engine is None:
         return Threads(threads)
     if threads is not None:
@@ -110,8 +118,8 @@ def run(
 ) -> Generator[tuple[Task, Result], None, None]:
     """Yield (task, work(task, check)) as tasks finish, with at most 2 × threads of them in flight.
 
-    `work` calls `check` now and then; it raises once the caller has gone away, so that neither an error
-    nor Ctrl-C waits for fragments that take minutes. `meanwhile` is called about twice a second.
+    `work` calls `check` now and then; it raises once the caller has left, so that neither an error nor Ctrl-C
+    waits for fragments that take minutes. `meanwhile` is called about twice a second.
     """
     stop = threading.Event()
 
@@ -120,7 +128,7 @@ def run(
             raise Stopped
 
     def stoppable_work(task: Task) -> Result:
-        with stoppable(check):  # nor for files far away that do not answer
+        with stoppable(check):  # so that retries of remote files stop, too
             return work(task, check)
 
     pending: dict[Future[Result], Task] = {}
@@ -142,9 +150,9 @@ def run(
 
 
 def _finished(pending: dict[Future[Result], Task]) -> Iterator[tuple[Task, Result]]:
-    # Waiting without a limit would also keep signals from being seen on some platforms.
+    # A wait without a time-out would block signals on some platforms.
     done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-    # What succeeded is handed out before an error ends it all; of several errors, that of the first task.
+    # Yield all successes before raising an error. If several tasks failed, the one submitted first is raised.
     in_order = [future for future in pending if future in done]
     for future in sorted(in_order, key=lambda future: future.exception() is not None):
         yield pending.pop(future), future.result()
@@ -159,42 +167,42 @@ def run_in_order(
     most: int = 0,
     meanwhile: Callable[[], None] = nothing,
 ) -> Generator[Piece, None, None]:
-    """Yield the pieces that work(task, check) makes, task by task in the order of the tasks.
+    """Yield the pieces that work(task, check) yields, in the order of the tasks.
 
-    Workers run ahead of the caller, with at most 2 × threads tasks in flight, until the pieces that wait
-    have a `size` of `most` together; from then on only the task whose turn it is makes another.
+    Workers run ahead of the caller, with at most 2 × threads tasks in flight, until the pieces that wait have
+    a total `size` of `most`. From then on, only the task that the caller is waiting for adds another piece.
     """
-    shelf = _OrderedBuffer(size, most)
-    rows: deque[_Row[Piece]] = deque()
+    buffer = _OrderedBuffer(size, most)
+    lanes: deque[_Lane[Piece]] = deque()
 
-    def fill(task: Task, row: _Row[Piece]) -> None:
+    def fill(task: Task, lane: _Lane[Piece]) -> None:
         try:
-            with stoppable(shelf.check):
-                for piece in work(task, shelf.check):
-                    shelf.put(row, piece)
+            with stoppable(buffer.check):
+                for piece in work(task, buffer.check):
+                    buffer.put(lane, piece)
         finally:
-            shelf.end(row)
+            buffer.end(lane)
 
     with one_thread(), ThreadPoolExecutor(threads, thread_name_prefix="nysketch") as pool:
         try:
             for task in tasks:
-                row = _Row[Piece]()
-                row.filling = pool.submit(fill, task, row)
-                rows.append(row)
-                if len(rows) >= 2 * threads:
-                    yield from shelf.empty(rows.popleft(), meanwhile)
-            while rows:
-                yield from shelf.empty(rows.popleft(), meanwhile)
+                lane = _Lane[Piece]()
+                lane.filling = pool.submit(fill, task, lane)
+                lanes.append(lane)
+                if len(lanes) >= 2 * threads:
+                    yield from buffer.drain(lanes.popleft(), meanwhile)
+            while lanes:
+                yield from buffer.drain(lanes.popleft(), meanwhile)
         finally:
-            shelf.stop()
-            for row in rows:
-                if row.filling is not None:
-                    row.filling.cancel()
+            buffer.stop()
+            for lane in lanes:
+                if lane.filling is not None:
+                    lane.filling.cancel()
 
 
 @dataclass(eq=False)
-class _Row(Generic[Piece]):
-    """The pieces of one task that wait; `ended` when no more will come."""
+class _Lane(Generic[Piece]):
+    """The pieces of one task that wait for their turn; `ended` when no more will come."""
 
     pieces: deque[Piece] = field(default_factory=deque)
     ended: bool = False
@@ -202,38 +210,43 @@ class _Row(Generic[Piece]):
 
 
 class _OrderedBuffer(Generic[Piece]):
-    """Where the pieces of several tasks wait until it is their turn."""
+    """Holds the pieces of several tasks until it is their turn, a lane for each task.
+
+    The total size of the pieces is at most `most`, except that the lane being drained may always add one
+    piece.
+    """
 
     def __init__(self, size: Callable[[Piece], int], most: int) -> None:
         self._size, self._most = size, most
         self._changed = threading.Condition()
         self._held = 0
-        self._turn: _Row[Piece] | None = None
+        self._turn: _Lane[Piece] | None = None  # the lane being drained
         self._stopped = False
 
     def check(self) -> None:
         if self._stopped:
             raise Stopped
 
-    def put(self, row: _Row[Piece], piece: Piece) -> None:
-        """Put a piece at the end of a row, once there is room for it."""
+    def put(self, lane: _Lane[Piece], piece: Piece) -> None:
+        """Append a piece to a lane, once there is room for it."""
         size = self._size(piece)
 
         def has_room() -> bool:
-            # Whoever is waited for always may put one, or nobody would ever go on.
-            next_to_go = row is self._turn and not row.pieces
-            return self._stopped or next_to_go or self._held + size <= self._most
+            # The caller waits for the lane being drained. If it is empty, it may add a piece even when the
+            # buffer is full of later ones: otherwise, caller and workers would wait for each other for ever.
+            is_awaited = lane is self._turn and not lane.pieces
+            return self._stopped or is_awaited or self._held + size <= self._most
 
         with self._changed:
             self._changed.wait_for(has_room)
             self.check()
-            row.pieces.append(piece)
+            lane.pieces.append(piece)
             self._held += size
             self._changed.notify_all()
 
-    def end(self, row: _Row[Piece]) -> None:
+    def end(self, lane: _Lane[Piece]) -> None:
         with self._changed:
-            row.ended = True
+            lane.ended = True
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -241,22 +254,22 @@ class _OrderedBuffer(Generic[Piece]):
             self._stopped = True
             self._changed.notify_all()
 
-    def empty(self, row: _Row[Piece], meanwhile: Callable[[], None]) -> Iterator[Piece]:
-        """Yield the pieces of a row, those to come as well; raise what ended it early."""
+    def drain(self, lane: _Lane[Piece], meanwhile: Callable[[], None]) -> Iterator[Piece]:
+        """Yield the pieces of a lane until it has ended; raise the error of its task, if any."""
         with self._changed:
-            self._turn = row
+            self._turn = lane
             self._changed.notify_all()
         while True:
             with self._changed:
-                # Not for ever: the caller wants to hear of time that passes, and of signals.
-                self._changed.wait_for(lambda: row.pieces or row.ended, timeout=0.5)
-                taken = [row.pieces.popleft()] if row.pieces else []
+                # With a time-out, so that `meanwhile` is called and signals are handled.
+                self._changed.wait_for(lambda: lane.pieces or lane.ended, timeout=0.5)
+                taken = [lane.pieces.popleft()] if lane.pieces else []
                 self._held -= sum(map(self._size, taken))
                 self._changed.notify_all()
-                finished = row.ended and not taken
+                finished = lane.ended and not taken
             yield from taken
             meanwhile()
             if finished:
                 break
-        assert row.filling is not None
-        row.filling.result()
+        assert lane.filling is not None
+        lane.filling.result()

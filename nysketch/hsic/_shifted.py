@@ -15,7 +15,7 @@ _SHORT = 1024
 
 
 @compiled(fastmath=FAST | {"reassoc"})
-def _short_sum_of_two(a, b):  # type: ignore[no-untyped-def]
+def _short_sum_of_two(a, b):
     total = np.float32(0.0)
     for i in range(len(a)):
         total += a[i] * b[i]
@@ -23,7 +23,7 @@ def _short_sum_of_two(a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST | {"reassoc"})
-def _short_sum_of_three(a, b, c):  # type: ignore[no-untyped-def]
+def _short_sum_of_three(a, b, c):
     total = np.float32(0.0)
     for i in range(len(a)):
         total += a[i] * b[i] * c[i]
@@ -31,13 +31,13 @@ def _short_sum_of_three(a, b, c):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _multiply(a, b, product):  # type: ignore[no-untyped-def]
+def _multiply(a, b, product):
     for i in range(len(a)):
         product[i] = a[i] * b[i]
 
 
 @compiled()
-def shifted_sums(first, others, shifts, sums):  # type: ignore[no-untyped-def]
+def shifted_sums(first, others, shifts, sums):
     """Write Σ_i first[j, i] · Π_g others[g, j, i + shifts[p, g]] into sums[p, j].
 
     `others` has every row twice, one after the other, so that no shift has to be taken modulo their number.

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from nysketch.errors import InputError, NoFilesError, UsageError
 from nysketch.jobs.partition_names import partition_name, template
+from nysketch.sources.expand import expand
 from nysketch.sources.filesystems import without_secrets
-from nysketch.sources.locations import Location, expand
+from nysketch.sources.locations import Location
 from nysketch.sources.retry import retry_policy_of
 
 _END_BYTES = 1 << 16

@@ -17,7 +17,7 @@ _NOTHING = np.uint32(0xFFFFFFFF)
 
 
 @compiled(fastmath=FAST)
-def weigh_subsequences(x, Y, length, decay, tails, running, totals):  # type: ignore[no-untyped-def]
+def weigh_subsequences(x, Y, length, decay, tails, running, totals):
     """Write the unnormalised kernel of the string x with the strings in the columns of Y into `totals`.
 
     `tails[p, t]` is the weight of the common subsequences of p characters in the part of x read so far and

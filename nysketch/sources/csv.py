@@ -1,8 +1,8 @@
 """CSV files, streamed block by block: one file is one fragment.
 
-What columns there are and of which type, the first megabyte tells. An empty field is a null among
-numbers, and the empty string in a column of text, which has no nulls. pyarrow.dataset, which could read CSV
-too, is not used: its scanner was measured to hold the file.
+Names and types of the columns are inferred from the first megabyte. An empty field is a null among numbers,
+and the empty string in a column of text, which has no nulls. pyarrow.dataset, which could read CSV too, is
+not used: its scanner was measured to hold the whole file in memory.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -28,68 +29,37 @@ _BLOCK_BYTES = (1 << 18, 1 << 20, 1 << 22)
 _READ_AHEAD = 32
 
 
+@dataclass(frozen=True)
+class _Head:
+    """What the first lines tell: the types to read columns as, and those to keep them as."""
+
+    schema: pa.Schema
+    kept: pa.Schema
+    line_bytes: float
+
+
 class CSVFile:
     """One CSV file."""
 
-    def __init__(self, location: Location, *, text: bool = False) -> None:
-        self.location = location
-        # Texts run over several lines. To look for that takes time, which numbers are not worth.
-        self._parse = pacsv.ParseOptions(newlines_in_values=text)
+    def __init__(self, location: Location, head: _Head, rows: int, *, block_bytes: int, text: bool) -> None:
+        self.location, self.fragment_rows = location, [rows]
+        self._head, self._block_bytes, self._text = head, block_bytes, text
+
+    @classmethod
+    def open(cls, location: Location, *, text: bool = False) -> CSVFile:
+        """Infer the columns from the first lines, and count the rows."""
         try:
-            self._schema = self._inferred()
-            self.fragment_rows = [self._count()]
+            head = _read_head(location, text=text)
+            rows, block_bytes = _count_rows(location, head.schema.names[0], text=text)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise location.trouble("cannot read as CSV", error) from error
-        if all(_is_number(name) for name in self._schema.names):
+        if all(_is_number(name) for name in head.schema.names):
             log.warning(
                 "%s: the first line is taken for the names of the columns, but holds only numbers. "
                 "If it is a row, it is lost: put a line of names before it",
                 location,
             )
-
-    def _inferred(self) -> pa.Schema:
-        """Return names and types; what begins as integers may have fractions further down."""
-        with self.location.open_stream() as file:
-            head = b""
-            while len(head) <= _BLOCK_BYTES[-1] and (more := file.read(_HEAD_BYTES)):
-                head += more
-                *whole, _ = head.splitlines(keepends=True)
-                if len(head) >= _HEAD_BYTES and len(whole) > 1:  # a header and a row
-                    head = b"".join(whole)
-                    break
-        self._line_bytes = len(head) / max(head.count(b"\n"), 1)
-        options = pacsv.ReadOptions(use_threads=False, block_size=len(head) + 1)
-        schema = pacsv.open_csv(pa.BufferReader(head), read_options=options, parse_options=self._parse).schema
-        # What is only kept must not lose digits: names are often long integers.
-        kept = [pa.string() if pa.types.is_null(kind) else kind for kind in schema.types]
-        self._kept = pa.schema(list(zip(schema.names, kept, strict=True)))
-        types = [pa.float64() if pa.types.is_integer(kind) else kind for kind in schema.types]
-        return pa.schema(list(zip(schema.names, types, strict=True)))
-
-    def _count(self) -> int:
-        """Count the rows, and find how large a block the longest of them needs."""
-        some = {self._schema.names[0]: pa.binary()}  # any column does; as bytes, it is not converted
-        for self._block_bytes in _BLOCK_BYTES:
-            try:
-                with self._batches(some) as batches:
-                    return sum(batch.num_rows for batch in batches)
-            except pa.ArrowInvalid as error:
-                if "straddling" not in str(error) or self._block_bytes == _BLOCK_BYTES[-1]:
-                    raise
-        raise AssertionError
-
-    @contextmanager
-    def _batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatchReader]:
-        """Open the file to read the named columns as these types."""
-        read = pacsv.ReadOptions(use_threads=False, block_size=self._block_bytes)
-        convert = pacsv.ConvertOptions(include_columns=list(types), column_types=types)
-        with (
-            self.location.open_stream() as file,
-            pacsv.open_csv(
-                file, read_options=read, parse_options=self._parse, convert_options=convert
-            ) as reader,
-        ):
-            yield reader
+        return cls(location, head, rows, block_bytes=block_bytes, text=text)
 
     @property
     def reader_bytes(self) -> int:
@@ -99,7 +69,7 @@ class CSVFile:
     @property
     def fields(self) -> Mapping[str, Field]:
         """The columns on offer."""
-        return fields_of(self._schema, str(self.location))
+        return fields_of(self._head.schema, str(self.location))
 
     def where(self, index: int) -> str:
         """Return how messages call the (only) fragment."""
@@ -114,19 +84,19 @@ class CSVFile:
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a column of text takes, from the length of the first lines."""
         del name
-        return text_memory(self._line_bytes)
+        return text_memory(self._head.line_bytes)
 
     def read(
         self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
     ) -> Iterator[Batch]:
         """Yield all rows of the file."""
-        types = {name: self._schema.field(name).type for name in names_of(columns, weights)}
+        types = {name: self._head.schema.field(name).type for name in names_of(columns, weights)}
         for batch in self._cut(types, batch_rows):
             yield as_batch(batch, columns, weights, self.where(index))
 
     def kept_schema(self, names: Sequence[str]) -> pa.Schema:
         """Return names and types of columns that pass through."""
-        return kept_schema(self._kept, names, str(self.location))
+        return kept_schema(self._head.kept, names, str(self.location))
 
     def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield other columns of all rows."""
@@ -135,12 +105,69 @@ class CSVFile:
 
     def _cut(self, types: Mapping[str, pa.DataType], batch_rows: int) -> Iterator[pa.RecordBatch]:
         try:
-            with self._batches(types) as batches:
-                for block in batches:
+            with _open_batches(self.location, types, self._block_bytes, text=self._text) as blocks:
+                for block in blocks:
                     for start in range(0, len(block), batch_rows):
                         yield block.slice(start, batch_rows)
         except (pa.ArrowException, OSError) as error:
             raise self.location.trouble("cannot read", error) from error
+
+
+def _read_head(location: Location, *, text: bool) -> _Head:
+    """Infer names and types of the columns from the first megabyte."""
+    with location.open_stream() as file:
+        head = b""
+        while len(head) <= _BLOCK_BYTES[-1] and (more := file.read(_HEAD_BYTES)):
+            head += more
+            *whole, _ = head.splitlines(keepends=True)
+            if len(head) >= _HEAD_BYTES and len(whole) > 1:  # a header and a row
+                head = b"".join(whole)
+                break
+    options = pacsv.ReadOptions(use_threads=False, block_size=len(head) + 1)
+    buffer = pa.BufferReader(head)
+    schema = pacsv.open_csv(buffer, read_options=options, parse_options=_parse_options(text=text)).schema
+    # Integers are read as floats, since the column may have fractions further down. A column that is only
+    # kept stays as it is: identifiers are often long integers, which must not lose digits.
+    types = [pa.float64() if pa.types.is_integer(kind) else kind for kind in schema.types]
+    kept = [pa.string() if pa.types.is_null(kind) else kind for kind in schema.types]
+    return _Head(
+        pa.schema(list(zip(schema.names, types, strict=True))),
+        pa.schema(list(zip(schema.names, kept, strict=True))),
+        len(head) / max(head.count(b"\n"), 1),
+    )
+
+
+def _count_rows(location: Location, column: str, *, text: bool) -> tuple[int, int]:
+    """Return the number of rows, and the size of a block that holds the longest of them."""
+    types = {column: pa.binary()}  # any column does; as bytes, it is not converted
+    for block_bytes in _BLOCK_BYTES:
+        try:
+            with _open_batches(location, types, block_bytes, text=text) as batches:
+                return sum(batch.num_rows for batch in batches), block_bytes
+        except pa.ArrowInvalid as error:
+            if "straddling" not in str(error) or block_bytes == _BLOCK_BYTES[-1]:
+                raise
+    raise AssertionError
+
+
+@contextmanager
+def _open_batches(
+    location: Location, types: Mapping[str, pa.DataType], block_bytes: int, *, text: bool
+) -> Iterator[pa.RecordBatchReader]:
+    """Open a file to read the named columns as these types."""
+    read = pacsv.ReadOptions(use_threads=False, block_size=block_bytes)
+    convert = pacsv.ConvertOptions(include_columns=list(types), column_types=types)
+    parse = _parse_options(text=text)
+    with (
+        location.open_stream() as file,
+        pacsv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader,
+    ):
+        yield reader
+
+
+def _parse_options(*, text: bool) -> pacsv.ParseOptions:
+    # Text may run over several lines. Looking for that takes time, which files of numbers are spared.
+    return pacsv.ParseOptions(newlines_in_values=text)
 
 
 def _is_number(name: str) -> bool:

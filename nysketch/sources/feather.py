@@ -1,63 +1,61 @@
 """Feather files (Arrow IPC with a footer): one record batch is one fragment.
 
-Local files are mapped into memory unless compressed: of a batch nothing is held, slices are read as
-needed. Of a compressed or remote batch, the chosen columns are held as long as it is read.
+Local files are mapped into memory unless compressed: no batch is held, slices are read as needed. Of a
+compressed or remote batch, the chosen columns are held while it is read.
 
-Arrow trusts what it reads from such files: offsets that point outside a list would be followed. So
-batches are validated before anything looks into them (which looks at offsets and nulls, and copies
-nothing); and pyarrow.dataset, which does not, is not used.
+Arrow trusts such files: it would follow offsets that point outside a list. So batches are validated before
+anything uses them (which reads offsets and nulls, and copies nothing); pyarrow.dataset, which does not
+validate, is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from nysketch.columns import Column
-from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
+from nysketch.sources.arrow import list_width
+from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import Batch, text_memory
-from nysketch.sources.selection import Field, names_of
+from nysketch.sources.protocol import text_memory
+
+_Reader: TypeAlias = pa.RecordBatchFileReader
 
 # Beside a batch that is a view of the file: messages, bitmaps.
 _VIEW_BYTES = 1 << 20
 
 
-class FeatherFile:
+class FeatherFile(ArrowFile):
     """One Feather file."""
 
-    def __init__(self, location: Location) -> None:
-        self.location = location
-        self._schema = pa.schema([])
-        self._is_view = False
-        with self._open() as reader:
-            self._schema = reader.schema
-            count = reader.num_record_batches
-        # The footer does not tell the rows of a batch; the narrowest column does.
-        sizes = [_bits(field.type) for field in self._schema]
-        probe = [self._schema[min(range(len(sizes)), key=sizes.__getitem__)].name] if sizes else []
-        with self._open(probe) as reader:
+    def __init__(
+        self, location: Location, schema: pa.Schema, fragment_rows: list[int], *, is_view: bool
+    ) -> None:
+        super().__init__(location, schema, fragment_rows)
+        self._is_view = is_view
+
+    @classmethod
+    def open(cls, location: Location) -> FeatherFile:
+        """Read the footer, and the narrowest column for the rows of each batch."""
+        with _open(location) as reader:
+            schema, count = reader.schema, reader.num_record_batches
+        # The footer does not tell the rows of a batch.
+        sizes = [_bits(field.type) for field in schema]
+        narrowest = [schema[min(range(len(sizes)), key=sizes.__getitem__)].name] if sizes else []
+        with _open(location, map(schema.get_field_index, narrowest)) as reader:
             batches = (reader.get_batch(i) for i in range(count))
             found = [(batch.num_rows, _is_compressed(batch)) for batch in batches]
-        self.fragment_rows = [rows for rows, _ in found]
-        self._is_view = location.local_path is not None and not any(compressed for _, compressed in found)
+        is_view = location.local_path is not None and not any(compressed for _, compressed in found)
+        return cls(location, schema, [rows for rows, _ in found], is_view=is_view)
 
-    @contextmanager
-    def _open(self, names: Sequence[str] = (), where: str = "") -> Iterator[pa.RecordBatchFileReader]:
-        """Open the file to read the named columns, and turn what goes wrong into our error."""
+    def _open(self, names: Sequence[str], where: str = "") -> AbstractContextManager[_Reader]:
+        """Open the file to read the named columns."""
         # To choose fields, Arrow copies them: where batches are views, it is better to take all.
         fields = [] if self._is_view else sorted(map(self._schema.get_field_index, names))
-        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-        local = self.location.local_path
-        try:
-            with pa.memory_map(local) if local and self._is_view else self.location.open() as file:
-                yield pa.ipc.open_file(file, options=options)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            what = "cannot read as Feather (truncated or damaged?)"
-            raise self.location.trouble(what, error, where) from error
+        return _open(self.location, fields, mapped=self._is_view, where=where)
 
     @cached_property
     def reader_bytes(self) -> int:
@@ -67,11 +65,6 @@ class FeatherFile:
         offered = {name: field for name, field in self.fields.items() if not field.left_out}
         widths = [self.list_width(n) if f.width is None else f.width for n, f in offered.items()]
         return max(self.fragment_rows, default=0) * 8 * sum(widths)
-
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        """The columns on offer."""
-        return fields_of(self._schema, str(self.location))
 
     def where(self, index: int) -> str:
         """Return how messages call a fragment."""
@@ -93,22 +86,6 @@ class FeatherFile:
             size = _valid_batch(reader, self.fragment_rows.index(rows), [name]).nbytes
         return (0 if self._is_view else size) + text_memory(size / max(rows, 1))
 
-    def read(
-        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
-    ) -> Iterator[Batch]:
-        """Yield the rows of one record batch."""
-        for batch in self._batches(index, names_of(columns, weights), batch_rows):
-            yield as_batch(batch, columns, weights, self.where(index))
-
-    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Return names and types of columns that pass through."""
-        return kept_schema(self._schema, names, str(self.location))
-
-    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield other columns of one record batch."""
-        for batch in self._batches(index, kept.names, batch_rows):
-            yield as_kept(batch, kept, self.where(index))
-
     def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         with self._open(names, self.where(index)) as reader:
             whole = _valid_batch(reader, index, names)
@@ -116,7 +93,21 @@ class FeatherFile:
                 yield whole.slice(start, batch_rows)
 
 
-def _valid_batch(reader: pa.RecordBatchFileReader, index: int, names: Sequence[str]) -> pa.RecordBatch:
+@contextmanager
+def _open(
+    location: Location, fields: Iterable[int] = (), *, mapped: bool = False, where: str = ""
+) -> Iterator[_Reader]:
+    """Open a file to read these fields (all if none are named), and turn what goes wrong into our error."""
+    options = pa.ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
+    try:
+        with pa.memory_map(location.local_path) if mapped else location.open() as file:
+            yield pa.ipc.open_file(file, options=options)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        what = "cannot read as Feather (truncated or damaged?)"
+        raise location.trouble(what, error, where) from error
+
+
+def _valid_batch(reader: _Reader, index: int, names: Sequence[str]) -> pa.RecordBatch:
     batch = reader.get_batch(index).select(names)
     batch.validate(full=True)
     return batch

@@ -7,20 +7,23 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from nysketch._support.cancel import stoppable
+from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import choose_columns
 from nysketch.sources.csv import CSVFile
+from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
 from nysketch.sources.hdf5 import HDF5File
 from nysketch.sources.hive import PartitionedFile
-from nysketch.sources.locations import Location, difference, expand
+from nysketch.sources.locations import Location, difference
 from nysketch.sources.parquet import ParquetFile
 from nysketch.sources.protocol import Batch, Fragment, TableFile, input_key
 from nysketch.sources.retry import RetryPolicy
@@ -31,16 +34,36 @@ Result = TypeVar("Result")
 
 
 class FilesSource:
-    """The rows of all files that paths, globs, directories and URIs stand for.
+    """The rows of all files that paths, globs, directories and URIs mean.
 
-    It can be pickled, and its copy reads the same rows without looking at the files first: it holds what
-    their footers told, and nothing that is open.
+    It can be pickled, and its copy reads the same rows without opening the files first: it holds what their
+    footers say, and no open file.
     """
 
     rereadable = is_files = True
 
     def __init__(
         self,
+        files: Sequence[TableFile],
+        columns: tuple[Column, ...],
+        *,
+        weights: str | None = None,
+        left_out: Mapping[str, str],
+        kept: pa.Schema,
+        skipped: Sequence[InputError] = (),
+    ) -> None:
+        self._files, self.columns, self.weights = files, columns, weights
+        self.left_out, self.kept, self.skipped = left_out, kept, skipped
+        self._inputs: tuple[Input, ...] | None = None
+        self._originals: set[int] = set()  # files that were compared with what is known of them
+        counts = [rows for file in files for rows in file.fragment_rows]
+        self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
+        self._first_fragments = [0, *np.cumsum([len(f.fragment_rows) for f in files]).tolist()]
+        self.rows: int = self._first_rows[-1]
+
+    @classmethod
+    def open(
+        cls,
         inputs: Sequence[str | Location],
         selection: Selection,
         *,
@@ -48,85 +71,20 @@ class FilesSource:
         allow_external: bool = False,
         skip_unreadable: bool = False,
         widths: Mapping[str, int],
-        patience: RetryPolicy | None = None,
-    ) -> None:
-        self._datasets, self._allow_external = datasets, allow_external
-        self.weights, self._selection = selection.weights, selection
-        self.skipped: list[InputError] = []
-        locations = expand(inputs, patience)
-        files = list(self._open_all(locations, skip_unreadable))
-        if not files:
-            raise self.skipped[0]
-        first = files[0]
-        where = str(first.location)
+        retry: RetryPolicy | None = None,
+    ) -> FilesSource:
+        """Look up the inputs, open every file, and check that all have the columns of the first.
 
-        def width_of(name: str) -> int:
-            found = (_list_width(file, name) for file in files)  # the first may hold nulls only
-            return next((width for width in found if width), widths.get(name, 0))
-
-        offered = first.fields
-        self.columns, self.left_out = choose_columns(offered, selection, where, width_of)
-        for file in files[1:]:
-            fields = file.fields
-            require_same(fields, self.columns, str(file.location), first=offered, first_where=where)
-            if self.weights is not None:
-                field = require_field(fields, self.weights, str(file.location))
-                require_numeric(field, self.weights, str(file.location))
-            if selection.columns is None:
-                taken = (n for n, field in fields.items() if not field.why_left_out(text=selection.text))
-                self.left_out |= dict.fromkeys((n for n in taken if n not in offered), f"not in {where}")
-        self._files = files
-        self.kept = _shared_schema(files, selection.keep)
-        self._inputs: tuple[Input, ...] | None = None
-        self._originals: set[int] = set()  # files that were compared with what is known of them
-        counts = [rows for file in files for rows in file.fragment_rows]
-        self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
-        self._first_fragments = [0, *np.cumsum([len(f.fragment_rows) for f in files]).tolist()]
-        self.rows: int = self._first_rows[-1]
-        if not self.rows:
-            raise InputError(f"{first.location}: there are no rows")
-
-    def _open_all(self, locations: Sequence[Location], skip: bool) -> Iterator[TableFile]:
-        with _many_at_a_time(self._open, locations) as opened:
-            for future in opened:
-                try:
-                    yield future.result()
-                except SchemaError:
-                    raise
-                except InputError as error:
-                    if not skip:
-                        raise
-                    self.skipped.append(error)
-
-    def _open(self, location: Location) -> TableFile:
-        if location.is_remote:
-            return location.patience.again(location.name, lambda: self._open_once(location))
-        return self._open_once(location)
-
-    def _open_once(self, location: Location) -> TableFile:
-        format = location.format()
-        file: TableFile
-        if format == "parquet":
-            file = ParquetFile(location)
-        elif format == "hdf5":
-            file = HDF5File(
-                location,
-                self._datasets or self._named_text(location),
-                self.weights,
-                allow_external=self._allow_external,
-                text=self._selection.text,
-                keep=[name for name in self._selection.keep if name not in location.partition],
-            )
-        elif format == "feather":
-            file = FeatherFile(location)
-        else:
-            file = CSVFile(location, text=self._selection.text or bool(self._selection.keep))
-        return PartitionedFile(file) if location.partition or location.entry else file
-
-    def _named_text(self, location: Location) -> list[str]:
-        """Return the text column if named: of many data sets of text, the others may be of any length."""
-        named = (self._selection.columns or ()) if self._selection.text else ()
-        return [name for name in named if name not in location.partition]
+        `widths` are used for columns of lists where no file shows their length; `datasets` and
+        `allow_external` are for HDF5.
+        """
+        opener = _Opener(selection, tuple(datasets), allow_external)
+        files, skipped = _open_all(opener, expand(inputs, retry), skip_unreadable=skip_unreadable)
+        columns, left_out = _choose_columns(files, selection, widths)
+        kept = _shared_schema(files, selection.keep)
+        if not any(sum(file.fragment_rows) for file in files):
+            raise InputError(f"{files[0].location}: there are no rows")
+        return cls(files, columns, weights=selection.weights, left_out=left_out, kept=kept, skipped=skipped)
 
     def fragments(self) -> Iterable[Fragment]:
         """Return row groups and row ranges, file by file."""
@@ -197,18 +155,104 @@ class FilesSource:
 
     @property
     def reader_bytes(self) -> int:
-        """What the greediest of the files takes to read."""
-        # To tell the length of texts, files must be opened: one stands for all.
+        """The most memory that reading any of the files takes."""
+        # The length of texts is only known by opening a file: that with the longest fragment is enough.
         longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
         return max(file.reader_bytes for file in self._files) + texts
+
+
+@dataclass(frozen=True)
+class _Opener:
+    """Opens a file as what it is."""
+
+    selection: Selection
+    datasets: tuple[str, ...]
+    allow_external: bool
+
+    def open(self, location: Location) -> TableFile:
+        """Open a file; retry if it is remote and cannot be read."""
+        if location.is_remote:
+            return location.retry.call_until_readable(location.name, lambda: self._open_once(location))
+        return self._open_once(location)
+
+    def _open_once(self, location: Location) -> TableFile:
+        format, selection = location.format(), self.selection
+        file: TableFile
+        if format == "parquet":
+            file = ParquetFile.open(location)
+        elif format == "hdf5":
+            file = HDF5File.open(
+                location,
+                self.datasets or self._named_text(location),
+                selection.weights,
+                allow_external=self.allow_external,
+                text=selection.text,
+                keep=[name for name in selection.keep if name not in location.partition],
+            )
+        elif format == "feather":
+            file = FeatherFile.open(location)
+        else:
+            file = CSVFile.open(location, text=selection.text or bool(selection.keep))
+        return PartitionedFile(file) if location.partition or location.entry else file
+
+    def _named_text(self, location: Location) -> list[str]:
+        """Return the text column if named: of many data sets of text, the others may be of any length."""
+        named = (self.selection.columns or ()) if self.selection.text else ()
+        return [name for name in named if name not in location.partition]
+
+
+def _open_all(
+    opener: _Opener, locations: Sequence[Location], *, skip_unreadable: bool
+) -> tuple[list[TableFile], list[InputError]]:
+    """Return the files, and why others are left out."""
+    files: list[TableFile] = []
+    skipped: list[InputError] = []
+    with _many_at_a_time(opener.open, locations) as opened:
+        for future in opened:
+            try:
+                files.append(future.result())
+            except SchemaError:
+                raise
+            except InputError as error:
+                if not skip_unreadable:
+                    raise
+                skipped.append(error)
+    if not files:
+        raise skipped[0]
+    return files, skipped
+
+
+def _choose_columns(
+    files: Sequence[TableFile], selection: Selection, widths: Mapping[str, int]
+) -> tuple[tuple[Column, ...], dict[str, str]]:
+    """Choose columns of the first file that all others have as well; return why others are left out."""
+    first = files[0]
+    where = str(first.location)
+
+    def width_of(name: str) -> int:
+        found = (_list_width(file, name) for file in files)  # the first may hold nulls only
+        return next((width for width in found if width), widths.get(name, 0))
+
+    offered = first.fields
+    columns, left_out = choose_columns(offered, selection, where, width_of)
+    for file in files[1:]:
+        fields = file.fields
+        require_same(fields, columns, str(file.location), first=offered, first_where=where)
+        if selection.weights is not None:
+            field = require_field(fields, selection.weights, str(file.location))
+            require_numeric(field, selection.weights, str(file.location))
+        if selection.columns is None:
+            taken = (n for n, field in fields.items() if not field.why_left_out(text=selection.text))
+            left_out |= dict.fromkeys((n for n in taken if n not in offered), f"not in {where}")
+    return columns, left_out
 
 
 @contextmanager
 def _many_at_a_time(
     work: Callable[[Item], Result], items: Sequence[Item]
 ) -> Iterator[Sequence[Future[Result]]]:
-    """Do small work that waits for the disk or the network; leaving early ends what is still to do."""
+    """Run `work` on items in up to 8 threads, since it waits for the disk or network; cancel on leaving."""
     stop = threading.Event()
 
     def check() -> None:
@@ -239,9 +283,9 @@ def _state(file: TableFile) -> list[Any]:
 
 
 def _with_retries(file: TableFile, index: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Read a fragment, and try again where it is far away and cannot be read."""
+    """Read a fragment; of a remote file, read it again after an error."""
     location = file.location
-    return location.patience.resumed(file.where(index), begin) if location.is_remote else begin()
+    return location.retry.resume_on_error(file.where(index), begin) if location.is_remote else begin()
 
 
 def _shared_schema(files: Sequence[TableFile], names: Sequence[str]) -> pa.Schema:

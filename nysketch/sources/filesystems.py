@@ -1,7 +1,7 @@
 """URIs → filesystems: those of pyarrow with time-outs, and all others that fsspec knows.
 
-Who is allowed to read is the business of the environment (variables, files, roles), as each of them documents
-it. What a URI itself tells of it (user, password, options) is used, and never shown.
+Credentials come from the environment (variables, files, roles), as each filesystem documents it. Those in a
+URI (user, password, options) are used, and never shown.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """HDF5 files: a 2-D data set, or several 1-D ones as columns, in ranges that respect chunks.
 
-HDF5 is a hostile format to read from strangers: links into other files, storage in other files, shapes
-of terabytes in a file of kilobytes. Only hard links are followed, and what is refused is said why.
+A file from strangers may be hostile: it can link to other files, store data in other files, and declare
+terabytes in a file of kilobytes. Only hard links are followed, and every refusal says why.
 
-Chunks are decompressed whole. Where those that a row needs fit into memory together, they stay in HDF5's
-cache for the batches to come. Where they do not (tall and narrow ones), as many rows as memory allows are
-read at once, since every read decompresses all of them again, and copied out batch by batch. Strings of
-variable length lie outside of the chunks, and nobody knows how long they are: they are read by the batch.
+Chunks are decompressed whole. If the chunks that a row needs fit into memory together, they stay in HDF5's
+cache for the batches to come. If they do not (tall and narrow ones), as many rows as memory allows are read
+at once, since every read decompresses all of them again, and copied out batch by batch. Strings of variable
+length are stored outside of the chunks and may have any length: they are read batch by batch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
@@ -48,64 +49,72 @@ _REFERENCE_BYTES = 16
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError)
 
 
-class HDF5File:
-    """The data sets of one HDF5 file that make up a table."""
+@dataclass(frozen=True)
+class _Layout:
+    """How the data sets of a table are stored: their rows, the largest chunk, and types."""
 
-    def __init__(
-        self,
-        location: Location,
-        datasets: Sequence[str],
-        extra: str | None,
-        *,
-        allow_external: bool,
-        text: bool = False,
-        keep: Sequence[str] = (),
-    ) -> None:
-        self.location, self._allow_external = location, allow_external
-        self._cache: dict[str, int] = {}
-        with self._open() as file, self._damage():
-            names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
-            names = names or self._find(file, text=text)
-            outside = [*filter(None, [extra]), *keep]  # the weights may lie outside the table
-            names += [name for name in dict.fromkeys(outside) if name not in names]
-            found = {name: self._guarded(file, name) for name in names}
-            lengths = {name: dataset.shape[0] for name, dataset in found.items()}
-            if len(set(lengths.values())) > 1:
-                listed = shorten(f"{name} {rows:,}" for name, rows in lengths.items())
-                raise SchemaError(f"{location}: data sets differ in length: {listed}")
-            self.fields: Mapping[str, Field] = {name: _field(dataset) for name, dataset in found.items()}
-            rows = next(iter(lengths.values()))
-            self._chunk_rows = max(d.chunks[0] if d.chunks else 1 for d in found.values())
-            self._row_bytes = max(sum(_row_bytes(dataset) for dataset in found.values()), 1)
-            self._variable = any(_type(dataset)[0] == "O" for dataset in found.values())
-            self._kept = {name: _arrow_type(found[name], f"{location}, data set {name!r}") for name in keep}
-            self._plan_cache(list(found.values()))
-        step = _aligned(_FRAGMENT_BYTES // self._row_bytes, self._chunk_rows)
-        self._starts = range(0, rows, step)
-        self.fragment_rows = [min(step, rows - start) for start in self._starts]
+    fields: Mapping[str, Field]
+    kept: Mapping[str, pa.DataType]
+    rows: int
+    row_bytes: int
+    chunk_rows: int
+    has_variable_strings: bool
 
-    def _plan_cache(self, datasets: Sequence[h5py.Dataset]) -> None:
-        """Choose between a cache of all chunks that a row needs, and one chunk beside long reads."""
+    @classmethod
+    def of(cls, datasets: Mapping[str, h5py.Dataset], keep: Sequence[str], location: Location) -> _Layout:
+        """Return the layout of data sets that make up a table; those to `keep` pass through."""
+        lengths = {name: dataset.shape[0] for name, dataset in datasets.items()}
+        if len(set(lengths.values())) > 1:
+            listed = shorten(f"{name} {rows:,}" for name, rows in lengths.items())
+            raise SchemaError(f"{location}: data sets differ in length: {listed}")
+        return cls(
+            fields={name: _field(dataset) for name, dataset in datasets.items()},
+            kept={name: _arrow_type(datasets[name], f"{location}, data set {name!r}") for name in keep},
+            rows=next(iter(lengths.values())),
+            row_bytes=max(sum(_row_bytes(dataset) for dataset in datasets.values()), 1),
+            chunk_rows=max(d.chunks[0] if d.chunks else 1 for d in datasets.values()),
+            has_variable_strings=any(_type(dataset)[0] == "O" for dataset in datasets.values()),
+        )
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """HDF5's cache: of all chunks that a row needs, or of one chunk beside long reads."""
+
+    settings: Mapping[str, int]
+    keeps_chunks: bool
+    bytes: int
+    long_read_bytes: int
+
+    @classmethod
+    def plan(cls, datasets: Sequence[h5py.Dataset]) -> _Cache:
+        """Choose between the two by what fits into memory."""
         across = max(_chunks_across(dataset) for dataset in datasets)
         largest = max(_chunk_bytes(dataset) for dataset in datasets)
         needed = max(_chunks_across(dataset) * _chunk_bytes(dataset) for dataset in datasets)
         # Every open data set has a cache of its own.
-        self._keeps_chunks = len(datasets) * needed <= _HELD_BYTES // 2
-        size = needed if self._keeps_chunks else min(largest, _MAX_CHUNK_BYTES)
-        # Chunks of the same hash push each other out: several slots for each.
-        self._cache = {"rdcc_nbytes": size, "rdcc_nslots": 4 * across + 521}
-        self._cache_bytes = len(datasets) * size if self._keeps_chunks else size
-        self._long_read_bytes = max(_HELD_BYTES - size, _HELD_BYTES // 2)
+        keeps_chunks = len(datasets) * needed <= _HELD_BYTES // 2
+        size = needed if keeps_chunks else min(largest, _MAX_CHUNK_BYTES)
+        return cls(
+            # Chunks of the same hash push each other out: several slots for each.
+            settings={"rdcc_nbytes": size, "rdcc_nslots": 4 * across + 521},
+            keeps_chunks=keeps_chunks,
+            bytes=len(datasets) * size if keeps_chunks else size,
+            long_read_bytes=max(_HELD_BYTES - size, _HELD_BYTES // 2),
+        )
 
-    @property
-    def reader_bytes(self) -> int:
-        """Memory that one open reader may hold beside the batch it yields: the cache, the rows read."""
-        usual = max(_BATCH_BYTES, _BATCH_ROWS * self._row_bytes)
-        return self._cache_bytes + (usual if self._keeps_chunks else max(usual, self._long_read_bytes))
 
-    def _open(self) -> h5py.File:
+@dataclass(frozen=True)
+class _Guard:
+    """Opens a file from strangers, and refuses what is not stored in it unless `allow_external`."""
+
+    location: Location
+    allow_external: bool
+
+    def open(self, cache: Mapping[str, int] | None = None) -> h5py.File:
+        """Open the file, with settings of the cache of chunks."""
         try:
-            return h5py.File(self.location.local_path or self._remote(), "r", **self._cache)
+            return h5py.File(self.location.local_path or self._remote(), "r", **(cache or {}))
         except (OSError, pa.ArrowException) as error:
             what = "cannot read as HDF5 (truncated or damaged?)"
             raise self.location.trouble(what, error) from error
@@ -114,13 +123,13 @@ class HDF5File:
         # HDF5 asks for a few bytes here and there: one request for each would be slow.
         return io.BufferedReader(self.location.open_for_python(), _BUFFER_BYTES)
 
-    def _find(self, file: h5py.File, *, text: bool) -> list[str]:
+    def find(self, file: h5py.File, *, text: bool) -> list[str]:
         """Choose the only 2-D numeric data set, or else all 1-D ones if they are equally long.
 
         Where text is asked for, all 1-D ones of text if there are any: which one, is not chosen here.
         """
         found, links = dict(_walk(file)), []
-        if not self._allow_external:
+        if not self.allow_external:
             links = [f"{name} (a link)" for name in file if not _is_hard(file, name)]
         tables = [name for name, (shape, kind) in found.items() if kind == "number" and len(shape) == 2]
         vectors = [name for name, (shape, kind) in found.items() if kind == "number" and len(shape) == 1]
@@ -142,7 +151,7 @@ class HDF5File:
             f"There are: {listed or 'none'}"
         )
 
-    def _guarded(self, file: h5py.File, name: str) -> h5py.Dataset:
+    def dataset(self, file: h5py.File, name: str) -> h5py.Dataset:
         """Return the data set `name`, reached by hard links only and stored in this very file."""
         where = f"{self.location}, data set {name!r}"
         node: Any = file
@@ -154,7 +163,7 @@ class HDF5File:
             if not isinstance(link, h5py.HardLink):
                 target = getattr(link, "filename", "") or getattr(link, "path", "")
                 self._refuse(f"{where}: {part!r} is a link to {target!r}, not stored here")
-            with self._damage(where):
+            with self.damage(where):
                 node = node[part]
         if not isinstance(node, h5py.Dataset):
             raise SchemaError(f"{where}: is a group, not a data set")
@@ -164,12 +173,12 @@ class HDF5File:
             self._refuse(f"{where}: is a virtual data set, stored in other files")
         if node.external:
             self._refuse(f"{where}: is stored in another file, {node.external[0][0]!r}")
-        if not self._allow_external:
+        if not self.allow_external:
             self._check_size(node, where)
         return node
 
     def _refuse(self, problem: str) -> None:
-        if not self._allow_external:
+        if not self.allow_external:
             raise InputError(f"{problem}. If you trust this file, use --allow-external")
 
     def _check_size(self, dataset: h5py.Dataset, where: str) -> None:
@@ -188,6 +197,57 @@ class HDF5File:
                 "Store it anew with smaller chunks (h5repack), or use --allow-external"
             )
 
+    @contextmanager
+    def damage(self, where: str = "") -> Iterator[None]:
+        """Turn what h5py raises into an error that names the place."""
+        try:
+            yield
+        except _DAMAGE as error:
+            raise self.location.trouble("cannot read (truncated or damaged?)", error, where) from error
+
+
+class HDF5File:
+    """The data sets of one HDF5 file that make up a table."""
+
+    def __init__(self, guard: _Guard, layout: _Layout, cache: _Cache) -> None:
+        self.location, self.fields = guard.location, layout.fields
+        self._guard, self._layout, self._cache = guard, layout, cache
+        step = _aligned(_FRAGMENT_BYTES // layout.row_bytes, layout.chunk_rows)
+        self._starts = range(0, layout.rows, step)
+        self.fragment_rows = [min(step, layout.rows - start) for start in self._starts]
+
+    @classmethod
+    def open(
+        cls,
+        location: Location,
+        datasets: Sequence[str],
+        extra: str | None,
+        *,
+        allow_external: bool,
+        text: bool = False,
+        keep: Sequence[str] = (),
+    ) -> HDF5File:
+        """Find the data sets to read, and look at how they are stored."""
+        guard = _Guard(location, allow_external)
+        with guard.open() as file, guard.damage():
+            names = [str(PurePosixPath("/", name)).lstrip("/") for name in datasets]
+            names = names or guard.find(file, text=text)
+            outside = [*filter(None, [extra]), *keep]  # the weights may lie outside the table
+            names += [name for name in dict.fromkeys(outside) if name not in names]
+            found = {name: guard.dataset(file, name) for name in names}
+            return cls(guard, _Layout.of(found, keep, location), _Cache.plan(list(found.values())))
+
+    def _open(self) -> h5py.File:
+        return self._guard.open(self._cache.settings)
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one open reader may hold beside the batch it yields: the cache, the rows read."""
+        held = max(_BATCH_BYTES, _BATCH_ROWS * self._layout.row_bytes)
+        if not self._cache.keeps_chunks:
+            held = max(held, self._cache.long_read_bytes)
+        return self._cache.bytes + held
+
     def where(self, index: int) -> str:
         """Return how messages call a fragment."""
         start = self._starts[index]
@@ -199,8 +259,8 @@ class HDF5File:
 
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a data set of text takes, from its first strings."""
-        with self._open() as file, self._damage():
-            first = self._guarded(file, name)[:TEXT_ROWS]
+        with self._open() as file, self._guard.damage():
+            first = self._guard.dataset(file, name)[:TEXT_ROWS]
         return text_memory(sum(map(len, first)) / max(len(first), 1))
 
     def read(
@@ -217,14 +277,14 @@ class HDF5File:
 
     def kept_schema(self, names: Sequence[str]) -> pa.Schema:
         """Return names and types of data sets that pass through."""
-        return pa.schema([(name, self._kept[name]) for name in names])
+        return pa.schema([(name, self._layout.kept[name]) for name in names])
 
     def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield other data sets of one range."""
         for first, batch in self._arrays(index, kept.names, batch_rows):
             columns = []
             for name, values in zip(kept.names, batch, strict=True):
-                is_text = pa.types.is_string(self._kept[name])
+                is_text = pa.types.is_string(self._layout.kept[name])
                 columns.append(_as_arrow(self._decoded(values, name, first) if is_text else values))
             yield as_kept(pa.RecordBatch.from_arrays(columns, kept.names), kept, self.where(index))
 
@@ -234,17 +294,17 @@ class HDF5File:
         """Yield the number of the first row, and the rows of each data set."""
         begin = self._starts[index]
         end = begin + self.fragment_rows[index]
-        step = batch_rows
-        if not self._keeps_chunks and not self._variable:
-            step = max(self._long_read_bytes // self._row_bytes, batch_rows)
-        elif self._chunk_rows <= batch_rows:
-            step = _aligned(batch_rows, self._chunk_rows)
+        step, layout = batch_rows, self._layout
+        if not self._cache.keeps_chunks and not layout.has_variable_strings:
+            step = max(self._cache.long_read_bytes // layout.row_bytes, batch_rows)
+        elif layout.chunk_rows <= batch_rows:
+            step = _aligned(batch_rows, layout.chunk_rows)
         with self._open() as file:
             # An open data set keeps its cache: where there is none to spare, they are opened in turn.
-            opened = [self._guarded(file, name) for name in names] if self._keeps_chunks else None
+            opened = [self._guard.dataset(file, name) for name in names] if self._cache.keeps_chunks else None
             for start in range(begin, end, step):
-                datasets = opened or (self._guarded(file, name) for name in names)
-                with self._damage(self.where(index)):
+                datasets = opened or (self._guard.dataset(file, name) for name in names)
+                with self._guard.damage(self.where(index)):
                     values = [dataset[start : min(start + step, end)] for dataset in datasets]
                 first = start
                 for batch in _cut(values, batch_rows):
@@ -252,14 +312,6 @@ class HDF5File:
                     yield first, batch
                     first += rows
                 del values  # before the next are read
-
-    @contextmanager
-    def _damage(self, where: str = "") -> Iterator[None]:
-        """Turn what h5py raises into an error that names the place."""
-        try:
-            yield
-        except _DAMAGE as error:
-            raise self.location.trouble("cannot read (truncated or damaged?)", error, where) from error
 
     def _decoded(self, values: NDArray[Any], name: str, first: int) -> NDArray[Any]:
         """Return bytes as strings; ASCII is UTF-8 too, and what says so may be wrong."""

@@ -1,4 +1,4 @@
-"""Columns that are not in the files but in the names of their directories: year=2024/month=3."""
+"""Partition keys: columns that are in the names of directories, not in the files: year=2024/month=3."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ class PartitionedFile:
         self._file = file
         self.location, self.fragment_rows = file.location, file.fragment_rows
         self.where, self.list_width = file.where, file.list_width
-        self.reader_bytes = file.reader_bytes
         self._keys = {k: v for k, v in file.location.partition.items() if k not in file.fields}
+
+    @property
+    def reader_bytes(self) -> int:
+        """Memory that one reader of the file may hold; keys take none."""
+        return self._file.reader_bytes
 
     @property
     def fields(self) -> Mapping[str, Field]:

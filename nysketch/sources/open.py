@@ -1,12 +1,7 @@
-"""Sources of rows: `open_source` turns whatever the user has into one.
+"""`open_source`: whatever the user has → a source.
 
-locations.py   paths, globs, directories, URIs → files; filesystems.py connects to where they are
-retry.py   what to do when they do not answer
-table_formats.py      tables of Delta Lake and Iceberg → their current files
-files.py      many files → one source; parquet.py, feather.py, csv.py and hdf5.py read one file each
-arrow.py      tables in memory and streams; Arrow types → NumPy
-arrays.py     NumPy arrays
-protocol.py       the protocol all of them follow, and the choice of columns
+Paths go to files.py; arrays, tables and streams in memory to arrays.py and arrow.py. Standard input is read
+here. The package docstring lists what else there is.
 """
 
 from __future__ import annotations
@@ -52,8 +47,8 @@ def open_source(
 
     `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
     one column of text is read instead of numbers: the one named, or the only one there is. Columns to
-    `keep` can be read beside them, as they are. How often reading from far away is tried again, and how many
-    seconds an answer may take, is 4 and 30 unless `retries` and `timeout` say otherwise.
+    `keep` can be read beside them, as they are. Remote files are read again after errors, `retries` times (4
+    unless given); `timeout` is how many seconds a server may take to answer (30 unless given).
     """
     columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
     keep = _listed(keep) or ()
@@ -81,7 +76,7 @@ def open_source(
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
-        patience=retry_policy_of(retries, timeout),
+        retry=retry_policy_of(retries, timeout),
     )
     if like is not None:
         for want, have in zip(like, source.columns, strict=True):
@@ -107,7 +102,7 @@ def _listed(names: Sequence[str] | None) -> Sequence[str] | None:
     return [names] if isinstance(names, str) else names
 
 
-def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
+def _open(data: object, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
     if isinstance(data, np.ndarray):
         if selection.weights is not None:
             raise UsageError("an array has no weights column; use a table")
@@ -124,7 +119,7 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
             return _standard_input(selection, like)
         if "-" in paths:
             raise UsageError("standard input (-) cannot be combined with other inputs")
-        return FilesSource(paths, selection, widths=_widths(like), **file_options)
+        return FilesSource.open(paths, selection, widths=_widths(like), **file_options)
     if isinstance(data, pa.RecordBatchReader):
         return StreamSource(data.schema, data, selection, "stream", _widths(like))
     if _is_in_memory(data):
@@ -143,15 +138,15 @@ def _open(data: Any, selection: Selection, like: Sequence[Column] | None, **file
     )
 
 
-def _is_in_memory(data: Any) -> bool:
-    """Say whether data are a table of pyarrow, pandas or polars; others may compute their rows as asked."""
+def _is_in_memory(data: object) -> bool:
+    """Say whether data are a table of pyarrow, pandas or polars; others may compute rows on demand."""
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return True
     frames = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
     return any(kind.__module__.partition(".")[0] in ("pandas", "polars") for kind in frames)
 
 
-def _as_table(data: Any) -> pa.Table:
+def _as_table(data: object) -> pa.Table:
     try:
         return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -176,12 +171,12 @@ def _standard_input(selection: Selection, like: Sequence[Column] | None) -> Stre
             f"standard input: not an Arrow IPC stream: {error}. "
             "Write one with pyarrow.ipc.new_stream, polars' write_ipc_stream or the like"
         ) from error
-    batches = _to_the_marker(reader, file)
+    batches = _until_end_marker(reader, file)
     return StreamSource(reader.schema, batches, selection, "standard input", _widths(like))
 
 
 class _WatchedFile:
-    """A file that remembers whether it ended before all was read that was asked for."""
+    """A file that remembers whether a read returned fewer bytes than were asked for."""
 
     closed = False
 
@@ -195,8 +190,8 @@ class _WatchedFile:
         return read
 
 
-def _to_the_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator[pa.RecordBatch]:
-    """Yield the batches; Arrow would take the death of the writer for the end of the stream."""
+def _until_end_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and require the end marker: to Arrow, a killed writer looks like the end."""
     rows = 0
     for batch in reader:
         rows += len(batch)
@@ -209,9 +204,9 @@ def _to_the_marker(reader: pa.RecordBatchReader, file: _WatchedFile) -> Iterator
 
 
 def _stream_of_batches(
-    batches: Iterator[Any], selection: Selection, like: Sequence[Column] | None
+    batches: Iterator[object], selection: Selection, like: Sequence[Column] | None
 ) -> StreamSource:
-    def as_record_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    def as_record_batches(items: Iterable[object]) -> Iterator[pa.RecordBatch]:
         for item in items:
             if isinstance(item, np.ndarray):
                 yield array_as_record_batch(item, like, text=selection.text)

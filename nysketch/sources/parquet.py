@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nysketch.columns import Column
 from nysketch.errors import UnreadableError
-from nysketch.sources.arrow import as_batch, as_kept, fields_of, kept_schema, list_width
+from nysketch.sources.arrow import list_width
+from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import Batch, text_memory
-from nysketch.sources.selection import Field, names_of
+from nysketch.sources.protocol import text_memory
 
 # Read-ahead over all columns of one reader. pyarrow's own defaults fetch whole row groups
 # (pre_buffer) and were measured to hold a whole 1.3 GB file; this holds tens of megabytes.
@@ -33,35 +32,23 @@ _last = threading.local()
 _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
-class ParquetFile:
+class ParquetFile(ArrowFile):
     """One Parquet file."""
 
-    def __init__(self, location: Location) -> None:
-        self.location = location
-        with self._open() as file:
-            self._schema = file.schema_arrow
-            metadata = file.metadata
-            self.fragment_rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        if any(rows < 0 for rows in self.fragment_rows):
-            raise UnreadableError(f"{location}: damaged: a row group declares {min(self.fragment_rows)} rows")
-
-    def _open(self, columns: int = 1) -> pq.ParquetFile:
-        buffer = min(max(_READ_AHEAD_BYTES // columns, 1 << 15), 1 << 20)
-        try:
-            return pq.ParquetFile(
-                self.location.open(),
-                pre_buffer=False,
-                buffer_size=buffer,
-                page_checksum_verification=True,  # where the writer left checksums
-            )
-        except _DAMAGE as error:
-            what = "cannot read as Parquet (truncated or damaged?)"
-            raise self.location.trouble(what, error) from error
+    @classmethod
+    def open(cls, location: Location) -> ParquetFile:
+        """Read the footer: the columns, and the rows of each row group."""
+        with _open(location) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        if any(count < 0 for count in rows):
+            raise UnreadableError(f"{location}: damaged: a row group declares {min(rows)} rows")
+        return cls(location, schema, rows)
 
     def _open_or_last(self, columns: int) -> pq.ParquetFile:
         if getattr(_last, "opened_by", None) is not self:
             # The old one is closed when its last reader is done with it.
-            _last.file, _last.opened_by = self._open(columns), self
+            _last.file, _last.opened_by = _open(self.location, columns), self
         return _last.file
 
     def _forget_last(self) -> None:
@@ -74,11 +61,6 @@ class ParquetFile:
         """Memory that one open reader may hold beside the batch it yields."""
         return _PAGES_BYTES + _COLUMN_BYTES * min(len(self._schema), _MOST_COLUMNS)
 
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        """The columns on offer."""
-        return fields_of(self._schema, str(self.location))
-
     def where(self, index: int) -> str:
         """Return how messages call a fragment."""
         return f"{self.location}, row group {index}"
@@ -86,7 +68,7 @@ class ParquetFile:
     def list_width(self, name: str) -> int:
         """Return the length of the first list in a column."""
         try:
-            with self._open() as file:
+            with _open(self.location) as file:
                 for batch in file.iter_batches(batch_size=1024, columns=[name], use_threads=False):
                     width = list_width(batch.column(name))
                     if width is not None:
@@ -99,29 +81,13 @@ class ParquetFile:
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a column of text takes, from the largest row group."""
         rows = max(self.fragment_rows)
-        with self._open() as file:
+        with _open(self.location) as file:
             group = file.metadata.row_group(self.fragment_rows.index(rows))
             columns = [group.column(i) for i in range(group.num_columns)]
         size = sum(column.total_uncompressed_size for column in columns if column.path_in_schema == name)
         # What was a dictionary when it was written is stored with all of it in one page.
         is_dictionary = pa.types.is_dictionary(self._schema.field(name).type)
         return text_memory(size / max(rows, 1)) + (_DICTIONARY_COPIES * size if is_dictionary else 0)
-
-    def read(
-        self, index: int, columns: Sequence[Column], weights: str | None, batch_rows: int
-    ) -> Iterator[Batch]:
-        """Yield the rows of one row group."""
-        for batch in self._batches(index, names_of(columns, weights), batch_rows):
-            yield as_batch(batch, columns, weights, self.where(index))
-
-    def kept_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Return names and types of columns that pass through."""
-        return kept_schema(self._schema, names, str(self.location))
-
-    def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield other columns of one row group."""
-        for batch in self._batches(index, kept.names, batch_rows):
-            yield as_kept(batch, kept, self.where(index))
 
     def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         try:
@@ -132,3 +98,17 @@ class ParquetFile:
             self._forget_last()
             what = "cannot read (truncated or damaged?)"
             raise self.location.trouble(what, error, self.where(index)) from error
+
+
+def _open(location: Location, columns: int = 1) -> pq.ParquetFile:
+    """Open a file to read so many of its columns at a time."""
+    buffer = min(max(_READ_AHEAD_BYTES // columns, 1 << 15), 1 << 20)
+    try:
+        return pq.ParquetFile(
+            location.open(),
+            pre_buffer=False,
+            buffer_size=buffer,
+            page_checksum_verification=True,  # where the writer left checksums
+        )
+    except _DAMAGE as error:
+        raise location.trouble("cannot read as Parquet (truncated or damaged?)", error) from error

@@ -1,7 +1,8 @@
-"""What every source of rows offers, and how columns are chosen. The formats live next door.
+"""What every source of rows offers, and every file of one; and the little that sources have in common.
 
-A source is a sequence of fragments, each a run of consecutive rows that one worker reads in batches.
-Rows are numbered over the whole source, so that what happens to a row never depends on who read it.
+A source is a sequence of fragments, each a range of consecutive rows that one worker reads in batches. Rows
+are numbered over the whole source, so that what happens to a row does not depend on which worker read it.
+Which columns are read is decided in selection.py; the formats have a module each.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from nysketch.sources.selection import Field
 class Fragment:
     """Rows [first_row, first_row + rows) of a source; `where` is how messages call it.
 
-    In its input (a file, say) the first of them has the number `row_in_input`, and `input_key` stands for
-    the content of that input. The two decide which blocks the rows are dealt to, so that a file is dealt
-    alike whatever it is read together with.
+    In its input (a file, say) the first of them has the number `row_in_input`, and `input_key` identifies the
+    content of that input. The two decide which blocks the rows are assigned to, so that the rows of a file
+    get the same blocks whatever other files are read with it.
     """
 
     number: int
@@ -94,7 +95,7 @@ class Source(Protocol):
 
     @property
     def kept(self) -> Any:
-        """The Arrow schema of the columns that pass through: of any type, and no business of a sketch."""
+        """The Arrow schema of the columns that pass through unchanged, of any type."""
         ...
 
     def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[Any]:
@@ -111,7 +112,7 @@ class Source(Protocol):
         ...
 
     def state(self) -> list[list[Any]] | None:
-        """Return name, size, time of change and rows of each file; None if there is no going back to it."""
+        """Return name, size, time of change and rows of each file; None if it is not made of files."""
         ...
 
     def require_original(self, fragment: Fragment) -> None:
@@ -136,92 +137,6 @@ class Source(Protocol):
     def reader_bytes(self) -> int:
         """Memory that one reader may hold beside the batch it yields."""
         ...
-
-
-class WithoutFiles:
-    """What sources have in common that are not made of files."""
-
-    is_files = False
-    local_paths: Sequence[str] = ()
-    skipped: Sequence[InputError] = ()
-    reader_bytes = 1 << 20
-
-    def require_original(self, fragment: Fragment) -> None:
-        """There is nothing to mistake it for: such a source is never read elsewhere."""
-
-    def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:
-        """Return nothing."""
-        return ()
-
-    def state(self) -> None:
-        """There is no telling whether such a source has changed, nor a way back to it in another process."""
-
-
-# Most rows of text that are held at once, as a batch or a chunk: texts may be long.
-TEXT_ROWS = 2048
-
-
-def text_memory(row_bytes: float) -> int:
-    """Estimate what texts of so many bytes take on their way from a reader to a chunk.
-
-    They are there three times: as the reader has them, as the batch, and as the chunk before it. To a
-    Python string belong some 64 bytes more.
-    """
-    return int(3 * TEXT_ROWS * (row_bytes + 64))
-
-
-def input_key(content: bytes | str) -> int:
-    """Return the 64-bit number that stands for an input in the dealing of its rows to blocks."""
-    data = content.encode() if isinstance(content, str) else content
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")
-
-
-_KEY_ROWS = 64
-
-
-def key_of_rows(batches: Iterable[Batch]) -> int:
-    """Return the key of an input that has no bytes of its own, from its first rows."""
-    seen, parts = 0, []
-    for batch in batches:
-        parts.append([array[: _KEY_ROWS - seen] for array in batch.values])
-        seen += len(batch)
-        if seen >= _KEY_ROWS:
-            break
-    columns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return input_key(b"".join(map(_column_bytes, columns)))
-
-
-def _column_bytes(values: NDArray[Any]) -> bytes:
-    """Return what a column holds as bytes, the same on every machine and from every format."""
-    if values.dtype.kind != "O":
-        with np.errstate(over="ignore"):  # long doubles
-            return values.astype("<f8").tobytes()
-    texts = (None if text is None else text.encode() for text in values)
-    none = b"\xff" * 8  # where others have their length
-    return b"".join(none if text is None else len(text).to_bytes(8, "little") + text for text in texts)
-
-
-def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iterator[Fragment]:
-    """Cut a source in memory into fragments of `step` rows."""
-    key = key_of_rows(source.read(Fragment(0, 0, min(rows, _KEY_ROWS), name, 0, 0), _KEY_ROWS))
-    for number, first in enumerate(range(0, rows, step)):
-        count = min(step, rows - first)
-        yield Fragment(number, first, count, f"{name}, rows {first}–{first + count - 1}", first, key)
-
-
-_WIDTH_ROWS = 256
-
-
-def row_width(source: Source) -> int:
-    """Return how many numbers of 8 bytes a row takes; of text, as many as the first rows take on average."""
-    if not any(column.text for column in source.columns):
-        return total_width(source.columns)
-    if not source.rereadable:
-        return 1
-    for fragment in source.fragments():
-        for batch in source.read(fragment, _WIDTH_ROWS):
-            return text_width(text for text in batch.values[0] if text is not None)
-    return 1
 
 
 class TableFile(Protocol):
@@ -265,3 +180,89 @@ class TableFile(Protocol):
     def read_kept(self, index: int, kept: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield other columns of a fragment's rows, as they are but for the types in `kept`."""
         ...
+
+
+class WithoutFiles:
+    """A base of sources that are not made of files."""
+
+    is_files = False
+    local_paths: Sequence[str] = ()
+    skipped: Sequence[InputError] = ()
+    reader_bytes = 1 << 20
+
+    def require_original(self, fragment: Fragment) -> None:
+        """Do nothing: such a source is never read by other processes."""
+
+    def some_files(self, most: int) -> Sequence[tuple[Any, Input]]:
+        """Return nothing."""
+        return ()
+
+    def state(self) -> None:
+        """Return None: whether such a source has changed is unknown, and no other process can read it."""
+
+
+# Most rows of text that are held at once, as a batch or a chunk: texts may be long.
+TEXT_ROWS = 2048
+
+
+def text_memory(row_bytes: float) -> int:
+    """Estimate the memory of texts of so many bytes a row on their way from a reader to a chunk.
+
+    They are held three times: by the reader, in the batch, and in the chunk before it. A Python string takes
+    some 64 bytes more than its text.
+    """
+    return int(3 * TEXT_ROWS * (row_bytes + 64))
+
+
+def input_key(content: bytes | str) -> int:
+    """Return the 64-bit number that identifies an input when its rows are assigned to blocks."""
+    data = content.encode() if isinstance(content, str) else content
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "little")
+
+
+_KEY_ROWS = 64
+
+
+def key_of_rows(batches: Iterable[Batch]) -> int:
+    """Return the key of an input that is not a file, from its first rows."""
+    seen, parts = 0, []
+    for batch in batches:
+        parts.append([array[: _KEY_ROWS - seen] for array in batch.values])
+        seen += len(batch)
+        if seen >= _KEY_ROWS:
+            break
+    columns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return input_key(b"".join(map(_column_bytes, columns)))
+
+
+def _column_bytes(values: NDArray[Any]) -> bytes:
+    """Return what a column holds as bytes, the same on every machine and from every format."""
+    if values.dtype.kind != "O":
+        with np.errstate(over="ignore"):  # long doubles
+            return values.astype("<f8").tobytes()
+    texts = (None if text is None else text.encode() for text in values)
+    none = b"\xff" * 8  # where others have their length
+    return b"".join(none if text is None else len(text).to_bytes(8, "little") + text for text in texts)
+
+
+def ranges_as_fragments(source: Source, rows: int, step: int, name: str) -> Iterator[Fragment]:
+    """Cut a source in memory into fragments of `step` rows."""
+    key = key_of_rows(source.read(Fragment(0, 0, min(rows, _KEY_ROWS), name, 0, 0), _KEY_ROWS))
+    for number, first in enumerate(range(0, rows, step)):
+        count = min(step, rows - first)
+        yield Fragment(number, first, count, f"{name}, rows {first}–{first + count - 1}", first, key)
+
+
+_WIDTH_ROWS = 256
+
+
+def row_width(source: Source) -> int:
+    """Return the size of a row in numbers of 8 bytes; for text, the average over the first rows."""
+    if not any(column.text for column in source.columns):
+        return total_width(source.columns)
+    if not source.rereadable:
+        return 1
+    for fragment in source.fragments():
+        for batch in source.read(fragment, _WIDTH_ROWS):
+            return text_width(text for text in batch.values[0] if text is not None)
+    return 1

@@ -1,11 +1,13 @@
-"""Files far away: what passes by itself is waited for, and tried again.
+"""Retries: reading remote files again after errors that may pass, with exponential backoff.
 
-Trouble is met where it is cheapest. A read of some bytes that fails is repeated alone (`PatientFile`): if one
-read in twenty fails, a row group of 100 reads would have to be begun 170 times until none of them does. Where
-the bytes came but make no sense, the fragment is read anew, and what was already handed out is passed over
-(`Patience.resumed`). Either way the rows are those of an undisturbed reading, in the same batches.
+Errors are retried at the cheapest level. A read of some bytes that fails is repeated alone (`RetryingFile`):
+if one read in twenty fails, a row group of 100 reads would have to be started 170 times until none of them
+does. If the bytes arrive but are corrupted, the fragment is read again, and batches that were already yielded
+are skipped (`RetryPolicy.resume_on_error`). Either way the caller gets the rows of an undisturbed read, in
+the same batches.
 
-What does not pass, such as a missing file or a refused password, is not tried again.
+Permanent errors, such as a missing file or a rejected password, are not retried. How to connect to a
+filesystem is in filesystems.py; how a wait is cancelled, in _support/cancel.py.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ IO_ERRORS = (pa.ArrowException, OSError)
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0
 _STEP = 0.1
 _LONGEST_TIMEOUT = 86_400.0
-# Answers that stay the same: wrong name, wrong place, wrong password. 408 and 429 ask for patience.
+# Permanent errors: wrong name, wrong place, wrong password. 408 and 429 ask to try again later.
 _REFUSED = re.compile(
     r"AWS Error (ACCESS_DENIED|INVALID_|MISSING_|SIGNATURE_|UNRECOGNIZED_CLIENT|EXPIRED_TOKEN|NO_SUCH_|"
     r"RESOURCE_NOT_FOUND|ACCOUNT_|OPT_IN_|UNAUTHORIZED)"
@@ -45,11 +47,11 @@ _REFUSED = re.compile(
 
 
 class RetriesExhausted(OSError):
-    """As many attempts as were allowed have failed."""
+    """All attempts that the policy allows have failed."""
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Say whether an error will be the same next time: what is asked for is missing, or not allowed."""
+    """Say whether an error is permanent: the file is missing, or access to it is denied."""
     refused = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
     return isinstance(error, refused) or (
         isinstance(error, OSError)
@@ -59,9 +61,9 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def _as_io_error(error: Exception) -> Exception | None:
-    """Return the I/O error that an exception is, or stands for; None if it is a mistake in a program.
+    """Return the exception as an I/O error; None if it is a bug in a program.
 
-    What is behind fsspec raises errors of its own: aiohttp, botocore, paramiko and so on.
+    The libraries behind fsspec raise errors of their own: aiohttp, botocore, paramiko and so on.
     """
     if isinstance(error, IO_ERRORS):
         return error
@@ -76,13 +78,13 @@ def _as_io_error(error: Exception) -> Exception | None:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often to try again after trouble, and how many seconds to wait for an answer."""
+    """How often to retry after an error, and how many seconds to wait for an answer."""
 
     retries: int = 4
     timeout: float = 30.0
 
     def call(self, place: str, work: Callable[[], Result]) -> Result:
-        """Return what `work` does, at the first attempt without an I/O error."""
+        """Return the result of `work`; retry it after I/O errors."""
         failed = 0
         while True:
             check_stopped()
@@ -90,14 +92,14 @@ class RetryPolicy:
                 return work()
             except Exception as error:
                 failed += 1
-                self._judge(place, failed, error)
+                self._after_io_error(place, failed, error)
 
-    def _judge(self, place: str, failed: int, raised: Exception) -> None:
-        """Wait for the next attempt, or raise what ends them.
+    def _after_io_error(self, place: str, failed: int, raised: Exception) -> None:
+        """Wait for the next attempt, or raise the error if it is permanent or was the last one allowed.
 
-        Not in `call`: a variable there would make a circle of the error and the frames that it has passed,
-        with all that readers hold open, to be cleared away in any thread. What belongs to h5py would wait for
-        its lock, which is held while a file is read; even in the thread that the reading waits for.
+        Not in `call`: a local variable there would form a reference cycle of the error and the frames of its
+        traceback, with all that readers hold open, which may be collected in any thread. Objects of h5py then
+        wait for its lock, which is held while a file is read, even in the thread that the read waits for.
         """
         error = _as_io_error(raised)
         if error is None or isinstance(error, RetriesExhausted):
@@ -106,52 +108,52 @@ class RetryPolicy:
             raise error from None
         if failed > self.retries:
             raise RetriesExhausted(f"{_attempts(failed)}: {hide_addresses(str(error))}") from error
-        self._wait(place, failed, error)
+        self._back_off(place, failed, error)
 
-    def again(self, place: str, work: Callable[[], Result]) -> Result:
-        """Return what `work` does, at the first attempt without an UnreadableError."""
+    def call_until_readable(self, place: str, work: Callable[[], Result]) -> Result:
+        """Return the result of `work`; retry it after an UnreadableError."""
         failed = 0
         while True:
             try:
                 return work()
             except UnreadableError as error:
                 failed += 1
-                self._after(place, failed, error)
+                self._after_unreadable(place, failed, error)
 
-    def resumed(self, place: str, begin: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
-        """Yield the batches of `begin()`; after an UnreadableError, those that are missing from a new one.
+    def resume_on_error(self, place: str, begin: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
+        """Yield the batches of `begin()`; after an UnreadableError, begin again and skip those yielded.
 
-        The count of attempts starts again with every batch that is gained.
+        Every new batch resets the count of attempts.
         """
-        gained: list[int] = []  # the rows of the batches that were yielded
+        yielded: list[int] = []  # the rows of each batch
         failed = 0
         while True:
             number = 0
             try:
                 for number, batch in enumerate(begin(), 1):
-                    if number > len(gained):
-                        gained.append(len(batch))
+                    if number > len(yielded):
+                        yielded.append(len(batch))
                         failed = 0
                         yield batch
-                    elif len(batch) != gained[number - 1]:
+                    elif len(batch) != yielded[number - 1]:
                         raise _changed(place)
-                if number < len(gained):
+                if number < len(yielded):
                     raise _changed(place)
                 return
             except UnreadableError as error:
                 failed += 1
-                self._after(place, failed, error)
+                self._after_unreadable(place, failed, error)
 
-    def _after(self, place: str, failed: int, error: UnreadableError) -> None:
-        """Wait for the next attempt, or raise the error if there have been enough."""
+    def _after_unreadable(self, place: str, failed: int, error: UnreadableError) -> None:
+        """Wait for the next attempt, or raise the error if no more are allowed."""
         if isinstance(error.__cause__, RetriesExhausted) or not self.retries:
             raise error
         if failed > self.retries:
             raise UnreadableError(f"{error} ({_attempts(failed)})") from error.__cause__
-        self._wait(place, failed, error)
+        self._back_off(place, failed, error)
 
-    def _wait(self, place: str, failed: int, error: Exception) -> None:
-        """Wait for a while that doubles each time, and is never quite the same for two who wait."""
+    def _back_off(self, place: str, failed: int, error: Exception) -> None:
+        """Wait; the time doubles with each attempt, with jitter so that readers do not retry all at once."""
         seconds = min(_FIRST_WAIT * 2 ** (failed - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)
         reason = hide_addresses(str(error)).removeprefix(f"{place}: ")
         log.info("%s: trying again (%d of %d) in %.1f s: %s", place, failed, self.retries, seconds, reason)
@@ -161,17 +163,20 @@ class RetryPolicy:
             time.sleep(min(left, _STEP))
 
 
+NO_RETRIES = RetryPolicy(retries=0)  # for local files: their errors are permanent
+
+
 def retry_policy_of(retries: int | None, timeout: float | None) -> RetryPolicy:
-    """Return the patience asked for; None is the usual one."""
-    usual = RetryPolicy()
-    patience = RetryPolicy(
-        usual.retries if retries is None else retries, usual.timeout if timeout is None else timeout
+    """Return the policy with these settings; None is the default of each."""
+    default = RetryPolicy()
+    retry = RetryPolicy(
+        default.retries if retries is None else retries, default.timeout if timeout is None else timeout
     )
-    if patience.retries < 0:
-        raise UsageError(f"the number of retries cannot be {patience.retries}")
-    if not 0 < patience.timeout < _LONGEST_TIMEOUT:
-        raise UsageError(f"a time-out of {patience.timeout:g} seconds makes no sense")
-    return patience
+    if retry.retries < 0:
+        raise UsageError(f"the number of retries cannot be {retry.retries}")
+    if not 0 < retry.timeout < _LONGEST_TIMEOUT:
+        raise UsageError(f"a time-out of {retry.timeout:g} seconds makes no sense")
+    return retry
 
 
 def _attempts(count: int) -> str:
@@ -183,59 +188,65 @@ def _changed(place: str) -> InputError:
 
 
 class RetryingFile(io.RawIOBase):
-    """A file of a filesystem that is far away, for reading: reads are repeated, and never come back short."""
+    """A remote file, for reading: reads are retried, and return all bytes that were asked for.
 
-    def __init__(self, open_file: Callable[[], Any], place: str, patience: RetryPolicy) -> None:
+    After an error the file is opened again; `open_file` returns one of pyarrow.
+    """
+
+    def __init__(self, open_file: Callable[[], Any], place: str, retry: RetryPolicy) -> None:
         super().__init__()
-        self._open, self._place, self._patience = open_file, place, patience
+        self._open, self._place, self._retry = open_file, place, retry
         self._file: Any = None
         self._at = 0
-        self.bytes: int = patience.call(place, self._opened)
+        # Like io.FileIO, a file is open from the beginning: without its size, it could not even seek.
+        self.bytes: int = retry.call(place, self._reopen)
 
-    def _opened(self) -> int:
+    def _reopen(self) -> int:
+        """Open the file, and return its size."""
         self._file = self._open()
         return int(self._file.size())
 
-    def _part(self, size: int) -> bytes:
-        if self._file is None and (size_now := self._opened()) != self.bytes:
+    def _read_once(self, size: int) -> bytes:
+        if self._file is None and (size_now := self._reopen()) != self.bytes:
             raise RetriesExhausted(f"its size changed from {self.bytes:,} to {size_now:,} bytes")
         try:
             part: bytes = self._file.read_at(size, self._at)
             if len(part) < size:
                 raise OSError(f"{len(part):,} bytes came, not {size:,}, from byte {self._at:,} on")
         except BaseException:
-            self._drop()
+            self._release()
             raise
         return part
 
-    def _drop(self) -> None:
+    def _release(self) -> None:
+        """Close the file; errors in that no longer matter."""
         file, self._file = self._file, None
         with suppress(*IO_ERRORS):
             file.close()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return as many bytes as are asked for and there are."""
+        """Return `size` bytes, or all that are left if there are fewer."""
         left = max(self.bytes - self._at, 0)
         size = left if size is None or size < 0 else min(size, left)
         if not size:
             return b""
-        part = self._patience.call(self._place, lambda: self._part(size))
+        part = self._retry.call(self._place, lambda: self._read_once(size))
         self._at += size
         return part
 
     def readall(self) -> bytes:
-        """Return the rest."""
+        """Return all bytes that are left."""
         return self.read()
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer as far as there are bytes."""
+        """Fill a buffer, as far as bytes are left; return how many were read."""
         view = memoryview(buffer).cast("B")
         part = self.read(len(view))
         view[: len(part)] = part
         return len(part)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go somewhere; nothing is read."""
+        """Set where the next read begins; nothing is read."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.bytes}[whence]
         self._at = max(start + offset, 0)
         return self._at
@@ -253,7 +264,7 @@ class RetryingFile(io.RawIOBase):
         return True
 
     def close(self) -> None:
-        """Let go of the file; trouble in that does not matter any more."""
+        """Close the file."""
         if self._file is not None:
-            self._drop()
+            self._release()
         super().close()

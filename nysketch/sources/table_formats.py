@@ -1,8 +1,9 @@
-"""Tables that are more than their files: Delta Lake and Iceberg → the data files of the current version.
+"""Table formats: the data files of the current version of a Delta Lake or Iceberg table.
 
-Both keep files of older versions beside the current ones, so that a directory of them is no table. Their own
-libraries tell which files count; these are then read like any others, by the names of their columns.
-A table that its files do not tell alone (rows deleted elsewhere, columns renamed) is refused.
+Both keep files of older versions beside the current ones, so reading all files of the directory would be
+wrong. Their own libraries say which files are current; these are then read like any others, by the names of
+their columns. A table whose rows are not simply those of its files (rows deleted elsewhere, columns renamed)
+is refused. How a directory is recognised as a table is in table_directories.py.
 """
 
 from __future__ import annotations
@@ -25,14 +26,13 @@ from nysketch.sources.retry import IO_ERRORS, RetryPolicy, is_refusal
 log = logging.getLogger("nysketch")
 
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata"
-ICEBERG_SUFFIX = ".metadata.json"
 CATALOG = "iceberg:"
 # What hive writes for a null into the name of a directory.
 NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
 # Features of Delta that readers must know of, but that do not change what is in a data file.
 _HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _MAPPING, _DELETIONS = "columnMapping", "deletionVectors"
-# What catalogs say that have no time just now.
+# Errors of catalogs that may pass.
 _PASSING = ("ServerError", "ServiceUnavailableError", "TooManyRequestsError")
 _VERSION = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 
@@ -65,7 +65,7 @@ def _missing(name: str, what: str, extra: str) -> InputError:
 # ---- Delta Lake --------------------------------------------------------------------------------------
 
 
-def delta_files(table: str, name: str, filesystem: Any, root: str, patience: RetryPolicy) -> list[DataFile]:
+def delta_files(table: str, name: str, filesystem: Any, root: str, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of a Delta table at the URI or path `table`, which is `root` in the filesystem."""
     try:
         from deltalake import DeltaTable
@@ -73,7 +73,7 @@ def delta_files(table: str, name: str, filesystem: Any, root: str, patience: Ret
     except ImportError:
         raise _missing(name, "a Delta table", "delta") from None
     try:
-        delta = DeltaTable(table, storage_options=_object_store(filesystem, patience))
+        delta = DeltaTable(table, storage_options=_object_store(filesystem, retry))
         columns = frozenset(field.name for field in delta.schema().fields)
         _require_plain_files(delta, name)
         actions = pa.table(delta.get_add_actions(flatten=False)).to_pylist()
@@ -127,12 +127,12 @@ def _as_key(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _object_store(filesystem: Any, patience: RetryPolicy) -> dict[str, str]:
+def _object_store(filesystem: Any, retry: RetryPolicy) -> dict[str, str]:
     """Return for deltalake, which reads the log by itself, how a filesystem is reached."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return {}
-    seconds = f"{patience.timeout:g}s"
-    common = {"timeout": seconds, "connect_timeout": seconds, "max_retries": str(patience.retries)}
+    seconds = f"{retry.timeout:g}s"
+    common = {"timeout": seconds, "connect_timeout": seconds, "max_retries": str(retry.retries)}
     if not isinstance(filesystem, pafs.S3FileSystem):
         return common
     s3 = options_of(filesystem)
@@ -181,7 +181,7 @@ def is_metadata(path: str) -> bool:
     return _VERSION.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def iceberg_files(metadata: str, name: str, filesystem: Any, patience: RetryPolicy) -> list[DataFile]:
+def iceberg_files(metadata: str, name: str, filesystem: Any, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of the Iceberg table with the metadata file at this URI or path."""
 
     def load() -> Any:
@@ -189,10 +189,10 @@ def iceberg_files(metadata: str, name: str, filesystem: Any, patience: RetryPoli
 
         return StaticTable.from_metadata(metadata, _file_io(filesystem))
 
-    return _iceberg_files(load, name, patience)
+    return _iceberg_files(load, name, retry)
 
 
-def catalog_files(identifier: str, patience: RetryPolicy) -> list[DataFile]:
+def catalog_files(identifier: str, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of an Iceberg table that a catalog knows: CATALOG.NAMESPACE.TABLE."""
     name = f"{CATALOG}{identifier}"
     catalog, _, table = identifier.partition(".")
@@ -204,7 +204,7 @@ def catalog_files(identifier: str, patience: RetryPolicy) -> list[DataFile]:
 
         return load_catalog(catalog).load_table(table)
 
-    return _iceberg_files(load, name, patience)
+    return _iceberg_files(load, name, retry)
 
 
 def _file_io(filesystem: Any) -> dict[str, str]:
@@ -226,16 +226,16 @@ def _file_io(filesystem: Any) -> dict[str, str]:
     return io | {key: value for key, value in found.items() if value}
 
 
-def _iceberg_files(load: Callable[[], Any], name: str, patience: RetryPolicy) -> list[DataFile]:
+def _iceberg_files(load: Callable[[], Any], name: str, retry: RetryPolicy) -> list[DataFile]:
     """Return the files of a table that `load` loads."""
     try:
         from pyiceberg.io.pyarrow import PyArrowFileIO
     except ImportError:
         raise _missing(name, "an Iceberg table", "iceberg") from None
     try:
-        table = patience.call(name, lambda: _attempt(load, name))
+        table = retry.call(name, lambda: _attempt(load, name))
         _require_stable_names(table, name)
-        tasks = patience.call(name, lambda: _attempt(lambda: list(table.scan().plan_files()), name))
+        tasks = retry.call(name, lambda: _attempt(lambda: list(table.scan().plan_files()), name))
     except IO_ERRORS as error:
         kind = InputError if is_refusal(error) else UnreadableError
         raise kind(f"{name}: cannot read this Iceberg table: {error}") from error
@@ -246,7 +246,7 @@ def _iceberg_files(load: Callable[[], Any], name: str, patience: RetryPolicy) ->
     def connected(scheme: str, host: str) -> Any:
         filesystem = io.fs_by_scheme(scheme, host or None)
         if isinstance(filesystem, pafs.S3FileSystem):
-            return S3FileSystem.like(filesystem, timeout=patience.timeout)
+            return S3FileSystem.like(filesystem, timeout=retry.timeout)
         return pafs.LocalFileSystem() if scheme == "file" else filesystem
 
     columns = frozenset(field.name for field in table.schema().fields)

@@ -30,7 +30,7 @@ _PRODUCT_VALUES = 1 << 20
 
 
 @compiled(fastmath=FAST)
-def _exponentiate(tile, half_norms):  # type: ignore[no-untyped-def]
+def _exponentiate(tile, half_norms):
     """Replace x·z − ½|z|² by 2**(x·z − ½|z|² − ½|x|²)."""
     for i in range(len(tile)):
         row, own = tile[i], half_norms[i]
@@ -40,7 +40,7 @@ def _exponentiate(tile, half_norms):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _from_differences(rows, far, tile, columns):  # type: ignore[no-untyped-def]
+def _from_differences(rows, far, tile, columns):
     """Write the values at landmarks far out, whose exponents would cancel."""
     for i in range(len(rows)):
         for j in range(len(far)):
@@ -52,7 +52,7 @@ def _from_differences(rows, far, tile, columns):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _add_to_groups(tile, weights, group_of, sums):  # type: ignore[no-untyped-def]
+def _add_to_groups(tile, weights, group_of, sums):
     for i in range(len(tile)):
         total, row, weight = sums[group_of[i]], tile[i], weights[i]
         for j in range(len(row)):

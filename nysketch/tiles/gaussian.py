@@ -44,7 +44,7 @@ _BEYOND = 1e151
 
 
 @compiled(fastmath=FAST)
-def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):  # type: ignore[no-untyped-def]
+def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):
     """Write the rows `order`, shifted and scaled, as columns; and ½|x|² of each.
 
     Whole columns are converted in order first, then gathered: both loops are twice as fast as one.
@@ -66,7 +66,7 @@ def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):  # ty
 
 
 @compiled()
-def _blank_long_rows(tile, half_norms):  # type: ignore[no-untyped-def]
+def _blank_long_rows(tile, half_norms):
     """Replace exponents of rows that vanish anyway: their factor is 2**-½|x|², below 2**-222."""
     for p in range(len(half_norms)):
         if half_norms[p] > 0.5 * ROW_RADIUS * ROW_RADIUS:
@@ -74,13 +74,13 @@ def _blank_long_rows(tile, half_norms):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _exp2_in_place(row):  # type: ignore[no-untyped-def]
+def _exp2_in_place(row):
     for j in range(len(row)):
         row[j] = exp2(row[j])
 
 
 @compiled(fastmath=FAST)
-def _add_tile(tile, block_of, weights, sums):  # type: ignore[no-untyped-def]
+def _add_tile(tile, block_of, weights, sums):
     """Exponentiate the rows of a tile in place, and add them to the sums of the blocks they belong to.
 
     The exponential and the float64 addition are separate loops because a loop over two widths of
@@ -110,13 +110,13 @@ def _add_tile(tile, block_of, weights, sums):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _add_row(row, weight, total):  # type: ignore[no-untyped-def]
+def _add_row(row, weight, total):
     for j in range(len(row)):
         total[j] += weight * row[j]
 
 
 @compiled(fastmath=FAST)
-def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):  # type: ignore[no-untyped-def]
+def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):
     """Do what `_add_tile` does, and add every row to the sums of its run as well."""
     count, m = len(block_of), tile.shape[1]
     i = 0
@@ -155,9 +155,7 @@ def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):  # type:
 
 
 @compiled(fastmath=FAST)
-def _add_far(  # type: ignore[no-untyped-def]
-    rows, order, count, shift, factor, far, block_of, weights, exponents, sums, span_of, span_sums
-):
+def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponents, sums, span_of, span_sums):
     """Add the kernel values at the landmarks `far` (d × m), from differences in float64.
 
     Also to the sums of spans, if there are any.

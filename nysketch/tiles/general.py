@@ -50,7 +50,7 @@ _ONE = np.float32(1)
 
 
 @compiled()
-def _scale(rows, order, shift, factor, scaled):  # type: ignore[no-untyped-def]
+def _scale(rows, order, shift, factor, scaled):
     """Write the rows `order`, shifted and divided, one after the other."""
     for k in range(rows.shape[1]):
         for p in range(len(order)):
@@ -59,7 +59,7 @@ def _scale(rows, order, shift, factor, scaled):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _add_values(tile, block_of, weights, sums):  # type: ignore[no-untyped-def]
+def _add_values(tile, block_of, weights, sums):
     """Add the rows of a tile, times their weights, to the sums of the blocks they belong to."""
     for i in range(len(block_of)):
         total, row, weight = sums[block_of[i]], tile[i], weights[i]
@@ -71,7 +71,7 @@ def _add_values(tile, block_of, weights, sums):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _squared_distances(X, Zt, distances):  # type: ignore[no-untyped-def]
+def _squared_distances(X, Zt, distances):
     """Write Σ_k (x_k − z_k)² for two rows at a time, which halves the traffic of landmarks."""
     d, m = Zt.shape
     for i in range(0, len(X), 2):
@@ -88,7 +88,7 @@ def _squared_distances(X, Zt, distances):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _absolute_distances(X, Zt, distances):  # type: ignore[no-untyped-def]
+def _absolute_distances(X, Zt, distances):
     """Write Σ_k |x_k − z_k|."""
     d, m = Zt.shape
     for i in range(0, len(X), 2):
@@ -105,7 +105,7 @@ def _absolute_distances(X, Zt, distances):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _to_float32(distances, factor, tile):  # type: ignore[no-untyped-def]
+def _to_float32(distances, factor, tile):
     """Convert, times a factor; beyond 1e30 all kernel values are 0 anyway."""
     for i in range(len(distances)):
         row, out = distances[i], tile[i]
@@ -118,7 +118,7 @@ def _to_float32(distances, factor, tile):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _gaussian_profile(tile):  # type: ignore[no-untyped-def]
+def _gaussian_profile(tile):
     for i in range(len(tile)):
         row = tile[i]
         for j in range(len(row)):
@@ -126,7 +126,7 @@ def _gaussian_profile(tile):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _exponential_profile(tile):  # type: ignore[no-untyped-def]
+def _exponential_profile(tile):
     for i in range(len(tile)):
         row = tile[i]
         for j in range(len(row)):
@@ -134,7 +134,7 @@ def _exponential_profile(tile):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _laplacian_profile(tile):  # type: ignore[no-untyped-def]
+def _laplacian_profile(tile):
     for i in range(len(tile)):
         row = tile[i]
         for j in range(len(row)):
@@ -142,7 +142,7 @@ def _laplacian_profile(tile):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _matern32_profile(tile):  # type: ignore[no-untyped-def]
+def _matern32_profile(tile):
     for i in range(len(tile)):
         row = tile[i]
         for j in range(len(row)):
@@ -151,7 +151,7 @@ def _matern32_profile(tile):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _matern52_profile(tile):  # type: ignore[no-untyped-def]
+def _matern52_profile(tile):
     for i in range(len(tile)):
         row = tile[i]
         for j in range(len(row)):
@@ -265,7 +265,7 @@ def _tile_function(kernel: Kernel, Z: Floats, rows: int) -> TileFunction:
 
 
 @compiled(fastmath=FAST)
-def _cosines_and_sines(turns, fractions, tile):  # type: ignore[no-untyped-def]
+def _cosines_and_sines(turns, fractions, tile):
     """Write the cosines of angles, given in turns, and then their sines."""
     count = turns.shape[1]
     for i in range(len(turns)):

@@ -12,7 +12,7 @@ _OTHER = np.uint64(0x5DEECE66D1CE4E5B)
 
 
 @numba.njit(inline="always")
-def _spread(word):  # type: ignore[no-untyped-def]
+def _spread(word):
     """Mix the bits of a word (splitmix64): of a counter it makes independent-looking words."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -20,12 +20,12 @@ def _spread(word):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(inline="always")
-def _word(seed, row):  # type: ignore[no-untyped-def]
+def _word(seed, row):
     return _spread(seed + np.uint64(row + 1) * np.uint64(0x9E3779B97F4A7C15))
 
 
 @compiled()
-def assign_blocks(first_row, keep, seed, blocks, order, block_of):  # type: ignore[no-untyped-def]
+def assign_blocks(first_row, keep, seed, blocks, order, block_of):
     """Deal rows to blocks by a hash of seed and row number, and sort them by block.
 
     Row `first_row + i` takes part if `keep[i]`. Writes, for each position p of the sorted rows, which
@@ -53,7 +53,7 @@ def assign_blocks(first_row, keep, seed, blocks, order, block_of):  # type: igno
 
 
 @compiled()
-def find_sample(first_row, keep, seed, bound, found, keys):  # type: ignore[no-untyped-def]
+def find_sample(first_row, keep, seed, bound, found, keys):
     """Find the rows whose keys are at most `bound`: 63 bits of a hash of seed and row number.
 
     Writes which rows these are (`found`) and their keys; returns how many there are.

@@ -23,7 +23,7 @@ _TRUSTED = 2.0**30
 
 
 @numba.njit(inline="always")
-def _fold(values, tops):  # type: ignore[no-untyped-def]
+def _fold(values, tops):
     """Write the maxima of eight values at a time, far apart, then what is left over; return how many."""
     step = len(values) // 8
     for i in range(step):
@@ -38,7 +38,7 @@ def _fold(values, tops):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(inline="always")
-def _unfold(values, place, threshold):  # type: ignore[no-untyped-def]
+def _unfold(values, place, threshold):
     """Return how many of the values whose maximum is at `place` reach the threshold, and where one does."""
     step = len(values) // 8
     if place >= step:
@@ -53,7 +53,7 @@ def _unfold(values, place, threshold):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _lead(tile, start, stop, slack, near, leaders, values, tops):  # type: ignore[no-untyped-def]
+def _lead(tile, start, stop, slack, near, leaders, values, tops):
     """Write which landmark has the largest value of each row of a tile, and the value.
 
     It is -1 if the values of others are within the slack; returns whether there are such rows. The row is
@@ -84,14 +84,14 @@ def _lead(tile, start, stop, slack, near, leaders, values, tops):  # type: ignor
 
 
 @numba.njit(inline="always")
-def _scale(rows, row, center, scale, point):  # type: ignore[no-untyped-def]
+def _scale(rows, row, center, scale, point):
     for k in range(len(point)):
         value = (rows[row, k] - center[k]) / scale[k]
         point[k] = min(max(value, -LARGEST_SCALED), LARGEST_SCALED)
 
 
 @numba.njit(inline="always")
-def _squared_distance(point, Z, j):  # type: ignore[no-untyped-def]
+def _squared_distance(point, Z, j):
     total = 0.0
     for k in range(len(point)):
         difference = point[k] - Z[j, k]
@@ -100,9 +100,7 @@ def _squared_distance(point, Z, j):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _decide(  # type: ignore[no-untyped-def]
-    tile, start, stop, slack, near, leaders, values, rows, order, center, scale, Z, point
-):
+def _decide(tile, start, stop, slack, near, leaders, values, rows, order, center, scale, Z, point):
     """Write which landmark is nearest to those rows of a tile that `_lead` left open."""
     for p in range(start, stop):
         if leaders[p] >= 0:
@@ -117,7 +115,7 @@ def _decide(  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _settle(  # type: ignore[no-untyped-def]
+def _settle(
     norms, slack, leaders, values, rows, order, center, scale, Z, far, far_norms, safe, limits, point, nearest
 ):
     """Write the nearest landmark of the rows `order`, or m if it is too far away; return how many are.
@@ -225,9 +223,7 @@ class NearestLandmarks:
 
 
 @compiled()
-def add_to_cells(  # type: ignore[no-untyped-def]
-    rows, nearest, weights, center, scale, landmarks, sums, squares, distances
-):
+def add_to_cells(rows, nearest, weights, center, scale, landmarks, sums, squares, distances):
     """Add all rows to the sums of their cells, and write their squared distances from their landmarks.
 
     Column by column, since so are the rows: the sums of a column (all are d × m) stay in the cache. Rows in

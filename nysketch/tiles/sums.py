@@ -14,7 +14,7 @@ two_sum = numba.njit(inline="always")(exact.two_sum)
 
 
 @compiled()
-def add_on_grid(terms, grid, high, low):  # type: ignore[no-untyped-def]
+def add_on_grid(terms, grid, high, low):
     """Do what `ExactSum.__add__` does with `ExactSum.of(terms)`, in place and in one sweep.
 
     Every column has a grid of its own.
@@ -29,7 +29,7 @@ def add_on_grid(terms, grid, high, low):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def add_some_on_grid(terms, slots, grid, high, low):  # type: ignore[no-untyped-def]
+def add_some_on_grid(terms, slots, grid, high, low):
     """Do the same, but add row i of the terms to row `slots[i]` of the sums."""
     for i in range(terms.shape[0]):
         to_high, to_low = high[slots[i]], low[slots[i]]
@@ -42,7 +42,7 @@ def add_some_on_grid(terms, slots, grid, high, low):  # type: ignore[no-untyped-
 
 
 @compiled()
-def _move(sums, rows, into, total):  # type: ignore[no-untyped-def]
+def _move(sums, rows, into, total):
     """Move the sums of all blocks that have rows into another array, and add them to `total`."""
     for block in range(len(rows)):
         if rows[block]:

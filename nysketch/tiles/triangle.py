@@ -12,7 +12,7 @@ _FINEST = 2.0**-1000
 
 
 @compiled()
-def pack(matrix, triangle):  # type: ignore[no-untyped-def]
+def pack(matrix, triangle):
     """Write the upper triangle of a matrix row by row."""
     at = 0
     for i in range(len(matrix)):
@@ -22,7 +22,7 @@ def pack(matrix, triangle):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def can_hold_products(triangle, units, grids):  # type: ignore[no-untyped-def]
+def can_hold_products(triangle, units, grids):
     """Tell whether all of these can be added exactly, as tiles.sums.can_hold does."""
     at = 0
     for i in range(len(units)):
@@ -36,7 +36,7 @@ def can_hold_products(triangle, units, grids):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def add_products(triangle, units, grids, high, low):  # type: ignore[no-untyped-def]
+def add_products(triangle, units, grids, high, low):
     """Do what tiles.sums.add_on_grid does, with the grid of each product."""
     at = 0
     for i in range(len(units)):

@@ -46,7 +46,7 @@ _double_bits, _bits_double = (
 
 
 @numba.njit(inline="always")
-def exp2(t):  # type: ignore[no-untyped-def]
+def exp2(t):
     """2**t for float32 |t| ≤ 126, to 2.3e-7."""
     shifted = t + _ROUND
     f = t - (shifted - _ROUND)
@@ -63,7 +63,7 @@ LOWEST_DOUBLE = -1022.0
 
 
 @numba.njit(inline="always")
-def exp2_double(t):  # type: ignore[no-untyped-def]
+def exp2_double(t):
     """2**t for float64 |t| ≤ 1022, to the last digit or two."""
     shifted = t + _ROUND_DOUBLE
     f = t - (shifted - _ROUND_DOUBLE)
@@ -89,19 +89,19 @@ _QUARTER, _HALF = np.float32(0.25), np.float32(0.5)
 
 
 @numba.njit(inline="always")
-def _sine_up_to_a_quarter(g):  # type: ignore[no-untyped-def]
+def _sine_up_to_a_quarter(g):
     u = g * g
     return ((((_S4 * u + _S3) * u + _S2) * u + _S1) * u + _S0) * g
 
 
 @numba.njit(inline="always")
-def cosine_of_turns(f):  # type: ignore[no-untyped-def]
+def cosine_of_turns(f):
     """Return cos(2πf) for float32 |f| ≤ ½, to 2e-7."""
     return _sine_up_to_a_quarter(_QUARTER - abs(f))
 
 
 @numba.njit(inline="always")
-def sine_of_turns(f):  # type: ignore[no-untyped-def]
+def sine_of_turns(f):
     """Return sin(2πf) for float32 |f| ≤ ½, to 2e-7."""
     size = abs(f)
     folded = min(size, _HALF - size)
@@ -121,6 +121,6 @@ def _maximum(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def larger(a, b):  # type: ignore[no-untyped-def]
+def larger(a, b):
     """Return the larger of two float32 numbers; `max` looks for NaN, and loops over it do not vectorise."""
     return _maximum(a, b)  # type: ignore[call-arg]

@@ -87,3 +87,19 @@ def test_what_is_put_back_comes_first_and_whole():
 
 def test_no_fragments_are_no_groups():
     assert not Groups([])
+
+
+def test_fragments_are_not_asked_for_before_they_are_needed():
+    asked = []
+
+    def lazily():
+        for fragment in fragments([1, 1, 1]):
+            asked.append(fragment.number)
+            yield fragment
+
+    groups = Groups(lazily())
+    assert asked == []
+    assert groups and asked == [0]
+    assert [f.number for f in groups.take()] == [0]
+    assert [len(group) for group in taken(groups)] == [1, 1]
+    assert not groups

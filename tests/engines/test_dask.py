@@ -1,7 +1,10 @@
 """The Dask engine beside threads: the same bytes, whatever is asked for."""
 
+import logging
 import pickle
 import shutil
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,14 +15,16 @@ import pytest
 import nysketch
 from nysketch.coresets.fragments import FragmentRecombiner
 from nysketch.engines.dask.engine import DaskEngine
+from nysketch.engines.dask.engine import cluster as connect
 from nysketch.engines.dask.session import ClusterMonitor, Session
 from nysketch.engines.dask.worker import TOTAL
 from nysketch.engines.threads import Threads
-from nysketch.errors import UsageError
+from nysketch.errors import ClusterError, UsageError
 from nysketch.models.apply import assign
 from nysketch.models.score import score
 from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.sources.open import open_source
+from tests.conftest import clean_environment
 from tests.engines.works import Count, Pieces, attempts
 
 ROWS, FRAGMENTS = 3957, 41
@@ -256,12 +261,9 @@ def test_a_result_that_takes_long_is_sent_once(source, client, notes):
             time.sleep(1.5)
             return "sent"
 
-    overseer = ClusterMonitor(client, 30, lambda: None, lambda new: None)
-    session = Session(client, overseer, Count(source, notes), TOTAL, retries=3)
-    try:
-        assert session._fetched(Slow()) == "sent"
-    finally:
-        session.close()
+    monitor = ClusterMonitor(client, 30, lambda: None, lambda new: None)
+    with Session(client, monitor, Count(source, notes), TOTAL, retries=3) as session:
+        assert session._fetch(Slow()) == "sent"
     assert Slow.calls == 1
 
 
@@ -300,3 +302,52 @@ def test_engines_can_be_had_from_a_client(client, files, tmp_path):
     """What a notebook with a cluster does."""
     made = nysketch.sketch(Path(files), exclude=["w"], m=10, engine=DaskEngine(client))
     assert made.rows == ROWS
+
+
+LOGGERS = ("distributed", "distributed.client", "distributed.core", "distributed.nanny")
+
+
+@pytest.fixture
+def levels():
+    """A function that returns the levels of Dask's loggers, which are all different."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [logger.level for logger in loggers]
+    for level, logger in enumerate(loggers, logging.INFO):
+        logger.setLevel(level)
+    yield lambda: [logger.level for logger in loggers]
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+def test_dask_is_silent_while_the_engine_is_open_and_not_for_good(cluster, levels):
+    before = levels()
+    with connect(cluster.address):
+        assert levels() == [logging.CRITICAL] * len(LOGGERS)
+    assert levels() == before
+
+
+def test_dask_is_not_silent_for_good_after_a_cluster_on_this_machine():
+    """In another process: what the scheduler does to sockets is no business of these tests."""
+    program = f"""
+import distributed, logging
+from nysketch.engines.dask.engine import cluster
+loggers = [logging.getLogger(name) for name in {LOGGERS}]
+for level, logger in enumerate(loggers, logging.INFO):
+    logger.setLevel(level)
+before = [logger.level for logger in loggers]
+with cluster(workers=1):
+    assert all(logger.level == logging.CRITICAL for logger in loggers)
+assert [logger.level for logger in loggers] == before
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=clean_environment(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dask_is_not_silenced_by_a_scheduler_that_does_not_answer(levels):
+    before = levels()
+    with (
+        pytest.raises(ClusterError, match="no Dask scheduler answers"),
+        connect("tcp://127.0.0.1:9", patience=1),
+    ):
+        pass
+    assert levels() == before

@@ -9,9 +9,9 @@ import threadpoolctl
 from nysketch.engines import threads
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_every_task_is_run_once(threads):
-    results = dict(threads.run(lambda task, check: task**2, range(100), threads=threads))
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_task_is_run_once(count):
+    results = dict(threads.run(lambda task, check: task**2, range(100), threads=count))
     assert results == {i: i**2 for i in range(100)}
 
 

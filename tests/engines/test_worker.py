@@ -8,13 +8,13 @@ from nysketch.engines.dask.worker import (
     PIECES,
     RESULTS,
     TOTAL,
-    Look,
     Shipped,
+    WorkerReport,
     add_up,
-    look,
+    inspect_worker,
     run_group,
     software,
-    unfit,
+    unfit_workers,
 )
 from nysketch.errors import InputError, InvalidRowsError, UnreadableError
 from tests.engines.works import Count, Pieces
@@ -105,12 +105,12 @@ def test_totals_are_the_same_in_whatever_steps_they_are_added(source, fragments,
 
 
 def test_a_worker_like_this_process_is_fit(source):
-    assert unfit({"tcp://a": look(source.some_files(8))}) == ([], [])
+    assert unfit_workers({"tcp://a": inspect_worker(source.some_files(8))}) == ([], [])
 
 
 def test_workers_are_told_apart_by_what_they_lack():
-    fine, ours = Look(software=software()), software()
-    cannot, may_differ = unfit(
+    fine, ours = WorkerReport(software=software()), software()
+    cannot, may_differ = unfit_workers(
         {
             "tcp://a": fine,
             "tcp://b": replace(fine, software=ours | {"nysketch": "9"}),

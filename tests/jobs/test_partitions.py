@@ -11,7 +11,7 @@ from nysketch.errors import InputError, UsageError
 from nysketch.jobs.inputs import fingerprints, same_content, scan
 from nysketch.jobs.partition_names import gaps, period, require_partition, safe, template
 from nysketch.jobs.schema import TABLES, checked
-from nysketch.sources.locations import expand
+from nysketch.sources.expand import expand
 
 
 def inputs(*paths, **settings):

@@ -9,8 +9,8 @@ import pytest
 
 from nysketch.columns import Column
 from nysketch.errors import InputError
+from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
-from nysketch.sources.locations import expand
 from nysketch.sources.open import open_source
 
 ROWS = 200_000
@@ -20,7 +20,7 @@ def write(path, compression, columns=4):
     values = np.arange(float(ROWS))
     table = pa.table({f"x{i}": values + i for i in range(columns)})
     pyarrow.feather.write_feather(table, path, compression=compression, chunksize=ROWS)
-    return FeatherFile(expand([str(path)])[0])
+    return FeatherFile.open(expand([str(path)])[0])
 
 
 def most_held(file, columns):
@@ -49,7 +49,7 @@ def test_the_chosen_columns_are_held_of_a_compressed_batch(tmp_path):
 def test_lists_count_with_their_length_in_what_is_held(tmp_path):
     table = pa.table({"v": [[1.0, 2.0, 3.0]] * 100, "s": ["a"] * 100})
     pyarrow.feather.write_feather(table, tmp_path / "l.feather", compression="zstd")
-    assert FeatherFile(expand([str(tmp_path / "l.feather")])[0]).reader_bytes == 100 * 8 * 3
+    assert FeatherFile.open(expand([str(tmp_path / "l.feather")])[0]).reader_bytes == 100 * 8 * 3
 
 
 def test_values_outlive_the_file_they_are_a_view_of(tmp_path):

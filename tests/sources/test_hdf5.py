@@ -8,8 +8,8 @@ import pytest
 
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError
+from nysketch.sources.expand import expand
 from nysketch.sources.hdf5 import HDF5File
-from nysketch.sources.locations import expand
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all, read_chunks
 
@@ -173,7 +173,7 @@ def reads(monkeypatch):
 def write_blocks(path, shape, chunks, **options):
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=np.ones(shape, "f4"), chunks=chunks, **options)
-    return HDF5File(expand([str(path)])[0], [], None, allow_external=False)
+    return HDF5File.open(expand([str(path)])[0], [], None, allow_external=False)
 
 
 def test_large_chunks_stay_in_the_cache_for_the_batches_to_come(tmp_path, reads):

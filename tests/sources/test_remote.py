@@ -10,8 +10,8 @@ import pytest
 import nysketch
 from nysketch.errors import InputError, NoFilesError, UnreadableError, UsageError
 from nysketch.files.format import sketch_parts
+from nysketch.sources.expand import expand
 from nysketch.sources.filesystems import hide_addresses
-from nysketch.sources.locations import expand
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all, write_parquet
 from tests.sources.kinds import FILES, REREADABLE, TEXT_FILES, csv, feather, hdf5_chunked, parquet, uri
@@ -245,7 +245,7 @@ def test_a_source_in_use_is_pickled_without_what_is_open(stored, table):
     reading = source.read(next(iter(source.fragments())), 10)
     next(reading)
     names = {arg for _, arg, _ in pickletools.genops(pickle.dumps(source)) if isinstance(arg, str)}
-    assert not {"PatientFile", "PythonFile", "NativeFile", "ParquetReader", "_thread"} & names
+    assert not {"RetryingFile", "PythonFile", "NativeFile", "ParquetReader", "_thread"} & names
     list(reading)
 
 
@@ -260,7 +260,7 @@ def test_time_outs_and_attempts_survive_pickling(bucket):
     copy = pickle.loads(pickle.dumps(location))
     assert type(copy.filesystem) is type(location.filesystem) is not pafs.S3FileSystem
     assert copy.filesystem.__reduce__()[1] == location.filesystem.__reduce__()[1]
-    assert copy.patience == location.patience
+    assert copy.retry == location.retry
 
 
 # ---- the web -----------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def test_resumed_batches_are_those_of_a_naive_reading(sizes, failures, retries):
     expected, ends_well = naive(batches, failures, retries)
     got = []
     try:
-        for batch in RetryPolicy(retries).resumed("place", reading):
+        for batch in RetryPolicy(retries).resume_on_error("place", reading):
             got.append(batch)  # noqa: PERF402 - what came before an error counts
         assert ends_well
     except UnreadableError as error:
@@ -101,7 +101,7 @@ def test_errors_that_others_raise_pass_at_once():
             raise error
 
         with pytest.raises(type(error)):
-            list(RetryPolicy(4).resumed("place", begin))
+            list(RetryPolicy(4).resume_on_error("place", begin))
         assert readings == 1
 
 
@@ -123,7 +123,7 @@ def test_other_rows_the_second_time_are_an_error(second):
                 raise UnreadableError("no answer")
 
     with pytest.raises(InputError) as error:
-        list(RetryPolicy(1).resumed("f, row group 1", begin))
+        list(RetryPolicy(1).resume_on_error("f, row group 1", begin))
     if second != [[1, 2]]:
         assert "f, row group 1: had other rows when it was read again" in str(error.value)
         assert not isinstance(error.value, UnreadableError)
@@ -131,7 +131,7 @@ def test_other_rows_the_second_time_are_an_error(second):
 
 def test_the_last_error_tells_how_often_it_was_tried():
     with pytest.raises(UnreadableError, match=r"place: no answer \(failed 4 times\)"):
-        list(RetryPolicy(3).resumed("place", Reading([[1]], [0] * 9)))
+        list(RetryPolicy(3).resume_on_error("place", Reading([[1]], [0] * 9)))
 
 
 def test_what_was_given_up_below_is_not_tried_again_above():
@@ -144,7 +144,7 @@ def test_what_was_given_up_below_is_not_tried_again_above():
         raise UnreadableError("f: cannot read") from RetriesExhausted("failed 5 times")
 
     with pytest.raises(UnreadableError, match=r"f: cannot read$"):
-        list(RetryPolicy(4).resumed("f", begin))
+        list(RetryPolicy(4).resume_on_error("f", begin))
     assert readings == 1
 
 
@@ -176,7 +176,7 @@ class Failing:
     steps=st.lists(st.tuples(st.sampled_from("rsie"), st.integers(-5, 220)), max_size=20),
     seed=st.integers(0, 1000),
 )
-def test_a_patient_file_reads_like_one_in_memory(content, steps, seed):
+def test_a_retrying_file_reads_like_one_in_memory(content, steps, seed):
     choose = random.Random(seed)
     file = RetryingFile(
         lambda: Failing(content, lambda: choose.choice(["error", "short", None])), "f", RetryPolicy(40)
@@ -323,7 +323,7 @@ def test_the_check_of_a_thread_is_that_of_its_innermost_work():
 
 
 @pytest.mark.parametrize(("retries", "timeout"), [(-1, None), (None, 0), (None, float("nan")), (None, 1e9)])
-def test_patience_must_make_sense(retries, timeout):
+def test_a_policy_must_make_sense(retries, timeout):
     with pytest.raises(UsageError):
         retry_policy_of(retries, timeout)
 
@@ -429,7 +429,7 @@ def test_damage_on_the_way_is_read_anew_without_rows_lost_or_doubled(flaky, tabl
             part = super().read(size)
             return bytes(len(part)) if next(damaged, False) else part
 
-    monkeypatch.setattr("tests.sources.test_patience._FlakyFile", Damaging)
+    monkeypatch.setattr("tests.sources.test_retry._FlakyFile", Damaging)
     found = np.concatenate([batch.values[0] for f in fragments for batch in source.read(f, 40)])
     np.testing.assert_array_equal(found, rows[:, 0])
     assert next(damaged, None) is None

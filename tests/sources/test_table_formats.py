@@ -19,7 +19,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 import nysketch
 from nysketch.errors import InputError, UnreadableError
 from nysketch.files.format import sketch_parts
-from nysketch.sources.locations import expand
+from nysketch.sources.expand import expand
 from nysketch.sources.open import open_source
 from nysketch.sources.table_formats import newest_metadata
 from tests.sources.helpers import read_all, write_parquet

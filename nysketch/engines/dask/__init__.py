@@ -1,8 +1,8 @@
 """A Dask cluster as an engine.
 
-engine.py     connecting, and what every engine offers
-session.py    handing out fragments, retries, results as they arrive
-batching.py   how many fragments a worker is given at a time
+engine.py     connecting to a cluster, and what every engine offers
+session.py    one run: submitting tasks, retries, results as they arrive
+batching.py   how many fragments make a task
 worker.py     what runs on a worker, and what it sends back
 """
 

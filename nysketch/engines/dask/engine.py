@@ -1,7 +1,7 @@
-"""The Dask engine: the same fragments on the workers of a cluster, and so the same result.
+"""The Dask engine: connecting to a cluster, checking its workers, and running fragments on them.
 
-Here are the cluster and its workers: are they there, and fit for the work? What is done with them is in
-session.py.
+The result is that of threads, since both run the same work on the same fragments. How tasks are submitted and
+retried is in session.py, what workers run in worker.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from nysketch.engines.dask.batching import SECONDS, Groups
 from nysketch.engines.dask.session import ANSWER, ClusterMonitor, Session, lost_without_scheduler
-from nysketch.engines.dask.worker import PIECES, RESULTS, TOTAL, look, unfit
-from nysketch.engines.protocol import Summing, Total, Work, nothing
+from nysketch.engines.dask.worker import PIECES, RESULTS, TOTAL, inspect_worker, unfit_workers
+from nysketch.engines.protocol import FragmentWork, SummingWork, Total, nothing
+from nysketch.engines.threads import available_threads
 from nysketch.errors import ClusterError, UsageError
 from nysketch.provenance import Input
 from nysketch.sources.protocol import Fragment
@@ -32,8 +33,10 @@ _RETRIES = 3
 FAN_IN = 8
 # Rows of a group whose pieces are sent here, which takes memory.
 _MOST_ROWS = 1 << 20
-# Files that each worker is asked for before it is given anything.
-_FILES_LOOKED_AT = 8
+# Files that each worker is asked for before it gets a task.
+_FILES_COMPARED = 8
+# Loggers of Dask that report what happens to workers, which this package reports itself where it matters.
+_LOGGERS = ("distributed", "distributed.client", "distributed.core", "distributed.nanny")
 
 
 @contextmanager
@@ -44,37 +47,50 @@ def cluster(
     patience: float = DEFAULT_PATIENCE,
     **options: Any,
 ) -> Iterator[DaskEngine]:
-    """Connect to a scheduler (an address, or its JSON file), or start so many workers on this machine."""
+    """Connect to a scheduler (an address, or its JSON file), or start so many workers on this machine.
+
+    Dask logs nothing while the engine is open; afterwards its loggers have their levels of before.
+    """
     if (scheduler is None) == (workers is None):
         raise UsageError("name a scheduler, or a number of workers to start on this machine")
     try:
         import distributed
     except ImportError as error:
         raise UsageError(f"the Dask engine needs Dask: pip install 'nysketch[dask]' ({error})") from error
-    # What happens to workers is told by this module, where it matters.
-    for name in ("distributed", "distributed.client", "distributed.core", "distributed.nanny"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    if scheduler is not None:
-        with closing(_connected(distributed, scheduler, patience)) as client:
+    with _silenced(_LOGGERS):
+        if scheduler is not None:
+            with closing(_connect(distributed, scheduler, patience)) as client:
+                yield DaskEngine(client, patience=patience, **options)
+            return
+        assert workers is not None
+        with (
+            distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=max(1, available_threads() // workers),
+                processes=True,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+            ) as started,
+            distributed.Client(started, set_as_default=False) as client,
+        ):
             yield DaskEngine(client, patience=patience, **options)
-        return
-    from nysketch.engines.threads import available_threads
-
-    assert workers is not None
-    with (
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=max(1, available_threads() // workers),
-            processes=True,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        ) as started,
-        distributed.Client(started, set_as_default=False) as client,
-    ):
-        yield DaskEngine(client, patience=patience, **options)
 
 
-def _connected(distributed: Any, scheduler: str, patience: float) -> Any:
+@contextmanager
+def _silenced(names: Sequence[str]) -> Iterator[None]:
+    """Set loggers to CRITICAL, and back to their levels on leaving."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _connect(distributed: Any, scheduler: str, patience: float) -> Any:
     """Return a client of a scheduler."""
     how: dict[str, Any] = {"address": scheduler}
     if scheduler.endswith(".json"):
@@ -84,7 +100,7 @@ def _connected(distributed: Any, scheduler: str, patience: float) -> Any:
     try:
         limit = min(ANSWER, max(patience, 1.0))
         return distributed.Client(**how, timeout=limit, set_as_default=False, name="nysketch")
-    except (OSError, ValueError, TypeError) as error:  # of time-outs, too
+    except (OSError, ValueError, TypeError) as error:  # time-outs are OSErrors
         raise ClusterError(
             f"no Dask scheduler answers at {scheduler}: {error}. Start one with `dask scheduler`, or leave "
             "out --engine dask"
@@ -94,8 +110,9 @@ def _connected(distributed: Any, scheduler: str, patience: float) -> Any:
 class DaskEngine:
     """Runs fragments on the workers of a `distributed.Client`'s cluster.
 
-    It waits for `patience` seconds if there is no worker, tries fragments again `retries` times if reading
-    them failed, and makes groups of fragments that take about `seconds`.
+    It waits `patience` seconds for a worker if there is none, retries a fragment `retries` times if reading
+    it fails, and submits groups of fragments that take about `seconds`. Workers add up `fan_in` totals at a
+    time.
     """
 
     def __init__(
@@ -119,41 +136,45 @@ class DaskEngine:
         return 0 if self._session_now is None else self._session_now.rows
 
     def run(
-        self, work: Work[Result], fragments: Iterable[Fragment], *, meanwhile: Callable[[], None] = nothing
+        self,
+        work: FragmentWork[Result],
+        fragments: Iterable[Fragment],
+        *,
+        meanwhile: Callable[[], None] = nothing,
     ) -> Generator[tuple[Fragment, Result], None, None]:
-        """Yield fragments and what came of them, as they finish."""
+        """Yield fragments and their results, as they finish."""
 
         def results() -> Generator[tuple[Fragment, Result], None, None]:
             with self._session(work, RESULTS, meanwhile) as session:
-                for outcome in session.as_they_finish(Groups(fragments, seconds=self._seconds)):
-                    yield from zip(outcome.done, outcome.value, strict=True)
+                for result in session.as_completed(Groups(fragments, seconds=self._seconds)):
+                    yield from zip(result.done, result.value, strict=True)
 
         return self._begun(results())
 
     def run_in_order(
         self,
-        work: Work[Iterator[Piece]],
+        work: FragmentWork[Iterator[Piece]],
         fragments: Iterable[Fragment],
         *,
         size: Callable[[Piece], int] = lambda _: 0,
         most: int = 0,
         meanwhile: Callable[[], None] = nothing,
     ) -> Generator[Piece, None, None]:
-        """Yield the pieces that come of fragments, in the order of these; until then, workers have them."""
-        del size, most  # here, there is one group at a time
+        """Yield the pieces of results in the order of the fragments; until their turn, workers hold them."""
+        del size, most  # this process holds one group at a time
 
         def pieces() -> Generator[Piece, None, None]:
             groups = Groups(fragments, seconds=self._seconds, most_rows=_MOST_ROWS)
             with self._session(work, PIECES, meanwhile) as session:
-                for outcome in session.in_order(groups):
-                    for some in outcome.value:
+                for result in session.in_order(groups):
+                    for some in result.value:
                         yield from some
 
         return self._begun(pieces())
 
     def run_together(
         self,
-        work: Summing[Total],
+        work: SummingWork[Total],
         fragments: Iterable[Fragment],
         *,
         rows: int | None = None,
@@ -164,49 +185,46 @@ class DaskEngine:
         def totals() -> Generator[tuple[Sequence[Fragment], Any], None, None]:
             groups = Groups(fragments, seconds=self._seconds)
             with self._session(work, TOTAL, meanwhile, rows) as session:
-                for outcome in session.as_they_finish(groups, self._fan_in):
-                    yield outcome.done, outcome.value
+                for result in session.as_completed(groups, self._fan_in):
+                    yield result.done, result.value
 
         return self._begun(totals())
 
     def _begun(self, run: Run) -> Run:
-        """Count rows from nothing now, and not only when the first result is asked for."""
+        """Reset `rows_elsewhere` now, and not only when the first result is asked for."""
         self._session_now = None
         return run
 
     @contextmanager
     def _session(
-        self, work: Work[Any], how: str, meanwhile: Callable[[], None], rows: int | None = None
+        self, work: FragmentWork[Any], how: str, meanwhile: Callable[[], None], rows: int | None = None
     ) -> Iterator[Session]:
         if not work.source.is_files:
             raise UsageError("a cluster reads files: this source is one of this process alone")
         work.source.inputs()  # what workers compare their files with
-        files = work.source.some_files(_FILES_LOOKED_AT)
+        files = work.source.some_files(_FILES_COMPARED)
 
         def inspect(new: Sequence[str]) -> None:
             self._require_fit(new, files)
 
-        overseer = ClusterMonitor(self._client, self._patience, meanwhile, inspect)
-        overseer.await_workers()
-        # Who comes later is asked for a file when it reads from it: others can go on.
+        monitor = ClusterMonitor(self._client, self._patience, meanwhile, inspect)
+        monitor.await_workers()
+        # Workers that come later compare a file when they read it: one that lacks it does not end the run.
         files = ()
-        session = Session(self._client, overseer, work, how, retries=self._retries, rows=rows)
-        self._session_now = session
-        try:
+        with Session(self._client, monitor, work, how, retries=self._retries, rows=rows) as session:
+            self._session_now = session
             yield session
-        finally:
-            session.close()
 
     def _require_fit(self, workers: Sequence[str], files: Sequence[tuple[Any, Input]]) -> None:
-        """Ask workers for their software and for some files; refuse those that lack any, by name."""
+        """Compare the software and some files of workers with ours; raise an error that names unfit ones."""
         with lost_without_scheduler(self._client):
-            looks = self._client.run(look, files, workers=list(workers), on_error="return")
-        # Whoever goes now is not there any more: others will do.
-        looks = {name: found for name, found in looks.items() if not isinstance(found, OSError)}
-        cannot, may_differ = unfit(looks)
+            reports = self._client.run(inspect_worker, files, workers=list(workers), on_error="return")
+        # A worker that has gone meanwhile does not matter.
+        reports = {name: found for name, found in reports.items() if not isinstance(found, OSError)}
+        cannot, may_differ = unfit_workers(reports)
         if cannot:
             raise ClusterError(
-                f"{len(cannot)} of {len(looks)} workers cannot take part: {' | '.join(cannot[:5])}"
+                f"{len(cannot)} of {len(reports)} workers cannot take part: {' | '.join(cannot[:5])}"
                 f"{f' and {len(cannot) - 5} more' if len(cannot) > 5 else ''}. Install the same version of "
                 "nysketch there and give them the same files at the same place, or stop them"
             )

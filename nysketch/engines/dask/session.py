@@ -1,10 +1,10 @@
-"""One run on a Dask cluster: what was handed out, what has come back, what must be done again.
+"""One run on a Dask cluster: tasks that were submitted, results that came back, tasks to run again.
 
-Work is shipped once to every worker (worker.py is what runs there); then groups of fragments are handed
-out, so large that they take seconds (batching.py). Totals of groups are added up on the workers, as a tree,
-and what arrives here is the total of several groups at a time: to be added to the rest, and to be saved in
-the checkpoint. What a worker had that died is done again by another: that is Dask's own business. Ours are
-errors that repeat, a scheduler that is gone, and workers that never come.
+Work is sent once to every worker (worker.py is what runs there); then groups of fragments are submitted,
+large enough to take seconds (batching.py). Totals of groups are added up on the workers, as a tree, and what
+arrives here is the total of several groups at a time: to be added to the rest, and to be saved in the
+checkpoint. When a worker dies, Dask itself runs its tasks on another one. Handled here are errors that
+repeat, a scheduler that is gone, and workers that never come.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from nysketch.engines.dask.batching import Groups
-from nysketch.engines.dask.worker import Failure, Outcome, add_up, packed, run_group, unpacked
-from nysketch.engines.protocol import Work
+from nysketch.engines.dask.worker import Failure, GroupResult, add_up, packed, run_group, unpacked
+from nysketch.engines.protocol import FragmentWork
 from nysketch.errors import ClusterError, NysketchError
 from nysketch.sources.protocol import Fragment
 
 log = logging.getLogger("nysketch")
 
-# Groups for each thread: one that is worked on, and one that waits.
+# Groups submitted for each thread: one that runs, and one that waits.
 _AHEAD = 2
 # About how many totals arrive here in all.
 ARRIVALS = 500
-# How often to look after the cluster, and how long to wait for its answer.
+# How often to poll the cluster, and how long to wait for its answer, in seconds.
 _EVERY, ANSWER = 1.0, 20.0
 # How often a fragment may kill as many workers as Dask allows, alone in its group.
 _CHANCES = 2
-# When an error has ended it all, groups that are under way may still finish for so long.
+# After an error that ends the run, groups that are running may still finish for so many seconds.
 _DRAIN = 30.0
 
 
@@ -50,7 +50,7 @@ def scheduler_gone(client: Any, error: object = None) -> ClusterError:
 
 @contextmanager
 def lost_without_scheduler(client: Any) -> Iterator[None]:
-    """Raise a ClusterError where Dask has many errors for a scheduler that does not answer."""
+    """Raise one ClusterError for the many errors that Dask has for a scheduler that does not answer."""
     try:
         yield
     except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
@@ -58,9 +58,10 @@ def lost_without_scheduler(client: Any) -> Iterator[None]:
 
 
 class ClusterMonitor:
-    """Looks after the cluster while others wait: is there a scheduler, are there workers, are they fit?
+    """Polls the cluster during a run: does the scheduler answer, are there workers, are they fit?
 
-    `inspect` is given the addresses of workers that are new, and raises a ClusterError if they will not do.
+    `inspect` is given the addresses of new workers, and raises a ClusterError if they are not fit.
+    `meanwhile` is called with every poll, so that the caller can report progress.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class ClusterMonitor:
     ) -> None:
         self._client, self._patience, self._meanwhile = client, patience, meanwhile
         self._inspect = inspect
-        self._looked, self._seen = -math.inf, time.monotonic()
+        self._polled, self._seen = -math.inf, time.monotonic()
         self.workers: dict[str, int] = {}  # their threads, by address
 
     @property
@@ -80,13 +81,16 @@ class ClusterMonitor:
         """How many threads all workers have together."""
         return sum(self.workers.values())
 
-    def look(self, *, at_once: bool = False) -> None:
-        """Tell the caller that time passes; raise a ClusterError if it passes in vain."""
+    def poll(self, *, at_once: bool = False) -> None:
+        """Ask for the workers, once a second unless `at_once`; raise a ClusterError if there are none.
+
+        None are an error only after `patience` seconds.
+        """
         self._meanwhile()
         now = time.monotonic()
-        if now - self._looked < _EVERY and not at_once:
+        if now - self._polled < _EVERY and not at_once:
             return
-        self._looked = now
+        self._polled = now
         if self._client.status not in ("running", "connecting"):
             raise scheduler_gone(self._client)
         with lost_without_scheduler(self._client):
@@ -106,7 +110,7 @@ class ClusterMonitor:
     def await_workers(self) -> None:
         """Return once there is a worker."""
         while True:
-            self.look(at_once=True)
+            self.poll(at_once=True)
             if self.workers:
                 return
             time.sleep(0.1)
@@ -114,7 +118,7 @@ class ClusterMonitor:
 
 @dataclass(eq=False)
 class _Task:
-    """A group of fragments that a worker has; without any, a sum of what comes of others."""
+    """A task on the cluster: a group of fragments; or, without fragments, a sum of other tasks."""
 
     fragments: tuple[Fragment, ...]
     future: Any
@@ -126,26 +130,25 @@ class _Task:
 
 
 class Session:
-    """One run: what was handed out, what has come back, what must be done again."""
+    """One run, between `with`: entering sends the work to the cluster, leaving cancels what is not done."""
 
     def __init__(
         self,
         client: Any,
-        overseer: ClusterMonitor,
-        work: Work[Any],
+        monitor: ClusterMonitor,
+        work: FragmentWork[Any],
         how: str,
         *,
         retries: int,
         rows: int | None = None,
     ) -> None:
-        self._client, self._overseer, self._how = client, overseer, how
-        self._retries = retries
+        self._client, self._monitor, self._how = client, monitor, how
+        self._work, self._retries = work, retries
+        self._shipped: Any = None  # the work as a task of the cluster, once this is entered
         self._token, self._count = uuid.uuid4().hex[:12], 0
         self._rows_in_all = work.source.rows or 0 if rows is None else rows
         self._rows = self._most_rows = 0
-        # As a task, and not as data: data are gone with the workers that have them, a task is run again.
-        self._work = self._submit("work", unpacked, packed(work))
-        self._fetching = ThreadPoolExecutor(1, thread_name_prefix="nysketch-fetch")
+        self._fetching = ThreadPoolExecutor(1, thread_name_prefix="nysketch-fetch")  # starts no thread yet
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._held: set[_Task] = set()
         self._tries: Counter[int] = Counter()
@@ -155,62 +158,70 @@ class Session:
         self._deadline = math.inf
         self._under_way = 0
 
+    def __enter__(self) -> Session:
+        # As a task, and not as data: data are gone with the workers that have them, a task is run again.
+        self._shipped = self._submit_call("work", unpacked, packed(self._work))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     @property
     def rows(self) -> int:
-        """How many rows were read so far; those that must be read again are not taken back."""
+        """How many rows were read so far; it never decreases, even if some must be read again."""
         self._most_rows = max(self._most_rows, self._rows)
         return self._most_rows
 
     def close(self) -> None:
-        """Let go of everything: workers drop what they have not begun."""
+        """Cancel all tasks: workers drop those that have not begun."""
         self._fetching.shutdown(wait=False, cancel_futures=True)
-        futures = [leaf.future for leaf in self._held]
+        futures = [task.future for task in self._held]
         self._held.clear()
-        with suppress(Exception):  # the scheduler may have gone, which is being said already
+        with suppress(Exception):  # the scheduler may have gone, which is being reported already
             if self._client.status == "running":
-                self._client.cancel([*futures, self._work])
+                self._client.cancel([*futures, self._shipped])
 
-    # ---- handing out -------------------------------------------------------------------------------
+    # ---- submitting --------------------------------------------------------------------------------
 
     def _key(self, what: str) -> str:
         self._count += 1
         return f"nysketch_{what}-{self._token}-{self._count}"
 
-    def _submit(self, what: str, *task: Any, **where: Any) -> Any:
+    def _submit_call(self, what: str, *task: Any, **where: Any) -> Any:
         with lost_without_scheduler(self._client):
             return self._client.submit(*task, key=self._key(what), pure=False, **where)
 
-    def _hand_out(self, fragments: tuple[Fragment, ...], *, but: str | None = None) -> _Task:
-        """Give a group to some worker; if it can be, to another one than `but`."""
+    def _submit(self, fragments: tuple[Fragment, ...], *, but: str | None = None) -> _Task:
+        """Submit a group of fragments; to another worker than `but`, if there is one."""
         where: dict[str, Any] = {}
-        others = [address for address in self._overseer.workers if address != but]
+        others = [address for address in self._monitor.workers if address != but]
         if but is not None and others:
             where = {"workers": others, "allow_other_workers": True}
-        future = self._submit("group", run_group, self._work, fragments, self._how, **where)
-        return self._awaited(_Task(fragments, future))
+        future = self._submit_call("group", run_group, self._shipped, fragments, self._how, **where)
+        return self._track(_Task(fragments, future))
 
-    def _awaited(self, leaf: _Task) -> _Task:
-        self._held.add(leaf)
-        self._under_way += bool(leaf.fragments)
-        leaf.future.add_done_callback(lambda _: self._ended.put(leaf))
-        return leaf
+    def _track(self, task: _Task) -> _Task:
+        self._held.add(task)
+        self._under_way += bool(task.fragments)
+        task.future.add_done_callback(lambda _: self._ended.put(task))
+        return task
 
-    def _has_ended(self, leaf: _Task) -> None:
-        """Count a group as ended, once: of a sum, one may hear before one hears of what is in it."""
-        if not leaf.ended:
-            leaf.ended = True
-            self._under_way -= bool(leaf.fragments)
-            self._rows += leaf.rows
+    def _mark_ended(self, task: _Task) -> None:
+        """Count a task as ended, once: the end of a sum may be reported before those of its groups."""
+        if not task.ended:
+            task.ended = True
+            self._under_way -= bool(task.fragments)
+            self._rows += task.rows
 
-    def _let_go(self, leaf: _Task) -> None:
-        self._held.discard(leaf)
-        leaf.future.release()
+    def _release(self, task: _Task) -> None:
+        self._held.discard(task)
+        task.future.release()
 
-    # ---- getting back ------------------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------------
 
     def _wait(self) -> Any | None:
-        """Return something that has ended, or nothing after half a second."""
-        self._overseer.look()
+        """Return a task that has ended; None if there is none within half a second."""
+        self._monitor.poll()
         if time.monotonic() > self._deadline:
             raise self._the_error()
         try:
@@ -218,19 +229,19 @@ class Session:
         except queue.Empty:
             return None
 
-    def _fetched(self, future: Any) -> Outcome | None:
-        """Return the outcome that a worker has; nothing if it was killed, or could not begin."""
+    def _fetch(self, future: Any) -> GroupResult | None:
+        """Fetch a result from its worker; None if the worker was killed, or could not run the task."""
         while future.status != "error":
             if future.status == "cancelled":
                 raise scheduler_gone(self._client)
-            # Not with a limit of Dask's: what is on its way then would be sent again, from the beginning.
+            # Without a time-out of Dask's: a transfer that takes longer would start again from the beginning.
             fetched = self._fetching.submit(future.result)
             while not fetched.done():
-                self._overseer.look()
+                self._monitor.poll()
                 wait([fetched], timeout=0.5)
             try:
-                outcome: Outcome = fetched.result()
-                return outcome
+                result: GroupResult = fetched.result()
+                return result
             except Exception as error:
                 if future.status == "error":
                     break
@@ -242,14 +253,14 @@ class Session:
         return self._error
 
     def _fail(self, fragment: Fragment, error: NysketchError) -> None:
-        """Note an error that ends the run; of several, that of the first fragment counts."""
+        """Record an error that ends the run; of several errors, that of the first fragment is raised."""
         if self._error is None:
             self._deadline = time.monotonic() + _DRAIN
         if fragment.number < self._error_at:
             self._error, self._error_at = error, fragment.number
 
-    def _again(self, failure: Failure) -> bool:
-        """Tell whether a fragment that failed is to be tried again."""
+    def _should_retry(self, failure: Failure) -> bool:
+        """Say whether to retry a fragment that failed, and count the attempt; if not, record the error."""
         tries = self._tries[failure.fragment.number] + 1
         self._tries[failure.fragment.number] = tries
         if failure.again and tries <= self._retries:
@@ -265,20 +276,20 @@ class Session:
         self._fail(failure.fragment, type(failure.error)(f"{failure.error}{tried}"))
         return False
 
-    def _killed(self, leaf: _Task) -> list[tuple[Fragment, ...]]:
-        """Return what to hand out instead of a group that could not be run, however often it was tried."""
+    def _groups_instead_of(self, task: _Task) -> list[tuple[Fragment, ...]]:
+        """Return the groups to submit instead of one that Dask has given up: smaller ones, or none."""
         with lost_without_scheduler(self._client):
-            error = leaf.future.exception()
+            error = task.future.exception()
         last = getattr(error, "last_worker", None)
-        if last is None:  # it was not even begun: by a worker that has just come, and has no nysketch?
-            self._overseer.look(at_once=True)
-        if len(leaf.fragments) > 1:  # the others may be fine
-            return [(fragment,) for fragment in leaf.fragments]
-        # Dask blames all that a worker had when it died, also what had not begun: a second chance.
-        self._deaths[leaf.fragments[0].number] += 1
-        if self._deaths[leaf.fragments[0].number] < _CHANCES:
-            return [leaf.fragments]
-        where = leaf.fragments[0].where
+        if last is None:  # it did not even start: on a new worker without nysketch?
+            self._monitor.poll(at_once=True)
+        if len(task.fragments) > 1:  # the others may be fine
+            return [(fragment,) for fragment in task.fragments]
+        # Dask blames all tasks of a worker that died, even those that had not begun: a second chance.
+        self._deaths[task.fragments[0].number] += 1
+        if self._deaths[task.fragments[0].number] < _CHANCES:
+            return [task.fragments]
+        where = task.fragments[0].where
         if last is not None:
             problem = NysketchError(
                 f"{where}: every worker that read it has died, the last was "
@@ -287,129 +298,131 @@ class Session:
             )
         else:
             problem = NysketchError(f"{where}: no worker can read it: {type(error).__name__}: {error}")
-        self._fail(leaf.fragments[0], problem)
+        self._fail(task.fragments[0], problem)
         return []
 
     # ---- in any order ------------------------------------------------------------------------------
 
-    def as_they_finish(self, groups: Groups, fan_in: int | None = None) -> Iterator[Outcome]:
-        """Yield outcomes until all fragments are in one; with `fan_in`, totals that workers added up."""
-        roots: dict[_Task, list[_Task]] = {}  # what is awaited → the groups that are in it
+    def as_completed(self, groups: Groups, fan_in: int | None = None) -> Iterator[GroupResult]:
+        """Yield results as they complete; with `fan_in`, totals that workers added up."""
+        roots: dict[_Task, list[_Task]] = {}  # awaited task → the groups that it is the sum of
         bundle: list[_Task] = []
         while True:
-            groups.serve(self._overseer.threads, self._rows_in_all)
+            groups.serve(self._monitor.threads, self._rows_in_all)
             wanted = 1 if fan_in is None else self._per_arrival(groups, fan_in)
-            room = _AHEAD * self._overseer.threads + wanted
+            room = _AHEAD * self._monitor.threads + wanted
             while groups and self._error is None and self._under_way < room:
-                bundle.append(self._hand_out(groups.take()))
+                bundle.append(self._submit(groups.take()))
                 if len(bundle) >= wanted:
-                    roots |= self._rooted(bundle, fan_in)
+                    roots |= self._await_sum(bundle, fan_in)
                     bundle = []
             if bundle and (not groups or self._error is not None):
-                roots |= self._rooted(bundle, fan_in)
+                roots |= self._await_sum(bundle, fan_in)
                 bundle = []
             if not roots:
                 break
             ended = self._wait()
             if ended is None:
                 continue
-            self._has_ended(ended)
+            self._mark_ended(ended)
             if ended not in roots:
                 continue
-            leaves = roots.pop(ended)
-            outcome = self._fetched(ended.future)
-            if outcome is None:
-                roots |= self._without_killed(ended, leaves, groups)
+            tasks = roots.pop(ended)
+            result = self._fetch(ended.future)
+            if result is None:
+                roots |= self._await_without_killed(ended, tasks, groups)
                 continue
-            for each in {ended, *leaves}:
-                self._has_ended(each)
-                self._let_go(each)
-            groups.learn(outcome.rows, outcome.seconds)
-            if outcome.done:
-                yield outcome
-            for failure in outcome.failures:
+            for each in {ended, *tasks}:
+                self._mark_ended(each)
+                self._release(each)
+            groups.learn(result.rows, result.seconds)
+            if result.done:
+                yield result
+            for failure in result.failures:
                 self._rows -= sum(fragment.rows for fragment in failure.rest)
-                if self._again(failure):
-                    retried = self._hand_out(failure.rest[:1], but=failure.worker)
-                    roots |= self._rooted([retried], fan_in)
+                if self._should_retry(failure):
+                    retried = self._submit(failure.rest[:1], but=failure.worker)
+                    roots |= self._await_sum([retried], fan_in)
                 if len(failure.rest) > 1:
                     groups.put_back(failure.rest[1:])
         if self._error is not None:
             raise self._error
 
     def _per_arrival(self, groups: Groups, fan_in: int) -> int:
-        """Return how many groups to add up elsewhere before the total is sent here."""
+        """Return how many groups the workers add up before they send the total."""
         if not groups.rows_per_group:
             return fan_in
         return max(fan_in, math.ceil(self._rows_in_all / groups.rows_per_group / ARRIVALS))
 
-    def _rooted(self, leaves: list[_Task], fan_in: int | None) -> dict[_Task, list[_Task]]:
-        """Have workers add up what comes of groups, a few at a time, until one total is left."""
-        if len(leaves) == 1 or fan_in is None:
-            return self._one_by_one(leaves)
-        futures = [leaf.future for leaf in leaves]
+    def _await_sum(self, tasks: list[_Task], fan_in: int | None) -> dict[_Task, list[_Task]]:
+        """Await the total of groups, which workers add up as a tree: `fan_in` at a time."""
+        if len(tasks) == 1 or fan_in is None:
+            return self._await_each(tasks)
+        futures = [task.future for task in tasks]
         while len(futures) > 1:
-            # Before other groups: until then, a worker holds them all.
+            # Before other groups run: until then, a worker holds all their results.
             futures = [
-                self._submit("sum", add_up, self._work, futures[i : i + fan_in], priority=1)
+                self._submit_call("sum", add_up, self._shipped, futures[i : i + fan_in], priority=1)
                 for i in range(0, len(futures), fan_in)
             ]
-        return {self._awaited(_Task((), futures[0])): list(leaves)}
+        return {self._track(_Task((), futures[0])): list(tasks)}
 
-    def _without_killed(self, root: _Task, leaves: list[_Task], groups: Groups) -> dict[_Task, list[_Task]]:
-        """Await groups one by one whose total cannot be had; hand those to blame out in pieces."""
+    def _await_without_killed(
+        self, root: _Task, tasks: list[_Task], groups: Groups
+    ) -> dict[_Task, list[_Task]]:
+        """Await the groups of a failed sum one by one; put back those that were killed, in pieces."""
         with lost_without_scheduler(self._client):
             to_blame = getattr(root.future.exception(), "task", None)
-        if root not in leaves:
-            self._let_go(root)
-        for leaf in leaves:
-            if leaf.future.status == "error" or leaf.future.key == to_blame:
-                self._has_ended(leaf)
-                self._rows -= leaf.rows
-                for fragments in self._killed(leaf):
+        if root not in tasks:
+            self._release(root)
+        for task in tasks:
+            if task.future.status == "error" or task.future.key == to_blame:
+                self._mark_ended(task)
+                self._rows -= task.rows
+                for fragments in self._groups_instead_of(task):
                     groups.put_back(fragments)
-                self._let_go(leaf)
-        return self._one_by_one([leaf for leaf in leaves if leaf in self._held])
+                self._release(task)
+        return self._await_each([task for task in tasks if task in self._held])
 
-    def _one_by_one(self, leaves: Sequence[_Task]) -> dict[_Task, list[_Task]]:
-        """Await groups, whether or not it was heard already that they have ended."""
-        for leaf in leaves:
-            if leaf.ended:
-                self._ended.put(leaf)
-        return {leaf: [leaf] for leaf in leaves}
+    def _await_each(self, tasks: Sequence[_Task]) -> dict[_Task, list[_Task]]:
+        """Await groups one by one; those that were reported as ended before are reported again."""
+        for task in tasks:
+            if task.ended:
+                self._ended.put(task)
+        return {task: [task] for task in tasks}
 
     # ---- in order ----------------------------------------------------------------------------------
 
-    def in_order(self, groups: Groups) -> Iterator[Outcome]:
-        """Yield outcomes in the order of the fragments."""
+    def in_order(self, groups: Groups) -> Iterator[GroupResult]:
+        """Yield results in the order of the fragments."""
         waiting: deque[_Task] = deque()
         while True:
-            groups.serve(self._overseer.threads, self._rows_in_all)
-            while groups and len(waiting) < _AHEAD * self._overseer.threads + 1:
-                waiting.append(self._hand_out(groups.take()))
+            groups.serve(self._monitor.threads, self._rows_in_all)
+            while groups and len(waiting) < _AHEAD * self._monitor.threads + 1:
+                waiting.append(self._submit(groups.take()))
             if not waiting:
                 return
             while not waiting[0].ended:
                 some = self._wait()
                 if some is not None:
-                    self._has_ended(some)
-            leaf = waiting.popleft()
-            outcome = self._fetched(leaf.future)
-            if outcome is None:
-                self._rows -= leaf.rows
-                waiting.extendleft(reversed([self._hand_out(each) for each in self._killed(leaf)]))
-                self._let_go(leaf)
+                    self._mark_ended(some)
+            task = waiting.popleft()
+            result = self._fetch(task.future)
+            if result is None:
+                self._rows -= task.rows
+                waiting.extendleft(reversed([self._submit(each) for each in self._groups_instead_of(task)]))
+                self._release(task)
                 if self._error is not None:
                     raise self._error
                 continue
-            self._let_go(leaf)
-            groups.learn(outcome.rows, outcome.seconds)
-            if outcome.done:
-                yield outcome
-            for failure in outcome.failures:
+            self._release(task)
+            groups.learn(result.rows, result.seconds)
+            if result.done:
+                yield result
+            for failure in result.failures:
                 self._rows -= sum(fragment.rows for fragment in failure.rest)
-                if not self._again(failure):
+                if not self._should_retry(failure):
                     raise self._the_error()
                 if len(failure.rest) > 1:
-                    waiting.appendleft(self._hand_out(failure.rest[1:]))
-                waiting.appendleft(self._hand_out(failure.rest[:1], but=failure.worker))
+                    waiting.appendleft(self._submit(failure.rest[1:]))
+                waiting.appendleft(self._submit(failure.rest[:1], but=failure.worker))

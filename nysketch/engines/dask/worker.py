@@ -1,7 +1,7 @@
-"""What runs on the workers of a cluster, and what they send back. Nothing here knows who sends it around.
+"""What runs on the workers of a cluster, and what they send back. session.py submits it.
 
-A worker is given a group of fragments. It runs the work on one after the other, and stops at the first that
-fails: what was finished until then counts, and whoever gave it the group decides what to do with the rest.
+A worker gets a group of fragments. It runs the work on one after the other, and stops at the first that
+fails: what was finished until then counts, and the session decides what to do with the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from nysketch import __version__
 from nysketch._support.blas import one_thread
-from nysketch.engines.protocol import Work, nothing
+from nysketch.engines.protocol import FragmentWork, nothing
 from nysketch.errors import ClusterError, NysketchError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources.locations import Location, difference
@@ -27,7 +27,7 @@ from nysketch.sources.retry import is_refusal
 # Ways to send back what comes of a group.
 RESULTS, PIECES, TOTAL = "results", "pieces", "total"
 
-# Other versions of these may round otherwise, in the last digits.
+# Other versions of these may round differently, in the last digits.
 _ROUNDING = ("numpy", "scipy", "numba", "pyarrow")
 
 
@@ -35,7 +35,7 @@ _ROUNDING = ("numpy", "scipy", "numba", "pyarrow")
 class Failure:
     """Fragments that were not finished, the first of them because of an error.
 
-    `again`: it may go better at another time, or on another worker.
+    `again`: it is worth another attempt, later or on another worker.
     """
 
     rest: tuple[Fragment, ...]
@@ -50,7 +50,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GroupResult:
     """The fragments of a group that were finished, what came of them, and which were not.
 
     `value` is a list with a result, or a list of pieces, for each; or the total of all of them.
@@ -69,14 +69,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Shipped:
-    """Work on its way to the workers, and the software that it was made with."""
+    """Work as it is sent to the workers, and the versions of the software that made it."""
 
     work: Any
     software: dict[str, str]
 
 
-def packed(work: Work[Any]) -> bytes:
-    """Return work as bytes; it goes to every worker once."""
+def packed(work: FragmentWork[Any]) -> bytes:
+    """Return work as bytes; it is sent to every worker once."""
     import cloudpickle
 
     data: bytes = cloudpickle.dumps(Shipped(work, software()))
@@ -84,12 +84,12 @@ def packed(work: Work[Any]) -> bytes:
 
 
 def unpacked(data: bytes) -> Shipped:
-    """Return the work that was packed; what it makes for its threads, it makes once."""
+    """Return the work that was packed; the state of its process is made here, once for all groups."""
     shipped: Shipped = pickle.loads(data)
     return shipped
 
 
-def run_group(shipped: Shipped, fragments: Sequence[Fragment], how: str) -> Outcome:
+def run_group(shipped: Shipped, fragments: Sequence[Fragment], how: str) -> GroupResult:
     """Run work on a group of fragments, up to the first that fails."""
     work = shipped.work
     started = time.perf_counter()
@@ -112,24 +112,24 @@ def run_group(shipped: Shipped, fragments: Sequence[Fragment], how: str) -> Outc
                 break
             done += 1
     value = results if running is None else running.total() if done else None
-    return Outcome(tuple(fragments[:done]), value, failures, time.perf_counter() - started)
+    return GroupResult(tuple(fragments[:done]), value, failures, time.perf_counter() - started)
 
 
-def add_up(shipped: Shipped, outcomes: Sequence[Outcome]) -> Outcome:
-    """Put the totals of several groups together, on the worker that has most of them."""
+def add_up(shipped: Shipped, groups: Sequence[GroupResult]) -> GroupResult:
+    """Add the totals of several groups, on the worker that holds most of them."""
     running = shipped.work.running()
-    for outcome in outcomes:
-        if outcome.done:
-            running.add(outcome.value)
-    done = tuple(fragment for outcome in outcomes for fragment in outcome.done)
-    failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
-    seconds = sum(outcome.seconds for outcome in outcomes)
-    return Outcome(done, running.total() if done else None, failures, seconds)
+    for group in groups:
+        if group.done:
+            running.add(group.value)
+    done = tuple(fragment for group in groups for fragment in group.done)
+    failures = tuple(failure for group in groups for failure in group.failures)
+    seconds = sum(group.seconds for group in groups)
+    return GroupResult(done, running.total() if done else None, failures, seconds)
 
 
 def _failure(rest: tuple[Fragment, ...], error: Exception) -> Failure:
     if isinstance(error, NysketchError):
-        # What is missing or forbidden here may be there for another worker.
+        # A file that is missing or forbidden here may be readable by another worker.
         refused = error.__cause__ is not None and is_refusal(error.__cause__)
         return Failure(rest, error, isinstance(error, UnreadableError | ClusterError) or refused, here())
     where, what = rest[0].where, f"{type(error).__name__}: {error}"
@@ -138,7 +138,7 @@ def _failure(rest: tuple[Fragment, ...], error: Exception) -> Failure:
 
 
 def here() -> str:
-    """Return how this worker is called."""
+    """Return the address of this worker."""
     from distributed import get_worker
 
     try:
@@ -151,8 +151,8 @@ def here() -> str:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a worker has: the software, and files that differ from those elsewhere."""
+class WorkerReport:
+    """What a worker has: versions of the software, and how its files differ from those of the client."""
 
     host: str = field(default_factory=platform.node)
     software: dict[str, str] = field(default_factory=dict)
@@ -168,14 +168,14 @@ def software() -> dict[str, str]:
 
 
 def _require_software(wanted: dict[str, str]) -> None:
-    """Raise a ClusterError if this worker cannot have come to the same sums."""
+    """Raise a ClusterError if the software of this worker may give other sums."""
     differing = _differing(software(), wanted)
     if differing:
         raise ClusterError(f"worker {here()}: {'; '.join(differing)}")
 
 
 def _differing(found: dict[str, str], ours: dict[str, str], *, vital: bool = True) -> list[str]:
-    """Say which versions differ: those without which nothing is right, or those that round."""
+    """Say which versions differ: of what must be the same (`vital`), or of libraries that round."""
     return [
         f"{what} {found.get(what, 'missing')}, here {mine}"
         for what, mine in ours.items()
@@ -183,18 +183,18 @@ def _differing(found: dict[str, str], ours: dict[str, str], *, vital: bool = Tru
     ]
 
 
-def look(files: Sequence[tuple[Location, Input]]) -> Look:
-    """Look at the software and some files of this worker; files come with what is known of them."""
+def inspect_worker(files: Sequence[tuple[Location, Input]]) -> WorkerReport:
+    """Report the software of this worker, and compare some files with what the client knows of them."""
     problems = (difference(location, known) for location, known in files)
-    return Look(software=software(), problems=tuple(filter(None, problems)))
+    return WorkerReport(software=software(), problems=tuple(filter(None, problems)))
 
 
-def unfit(looks: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Say which workers cannot take part, and which may round otherwise, and why."""
+def unfit_workers(reports: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return which workers cannot take part, and which may round differently, with the reasons."""
     ours = software()
     cannot, may_differ = [], []
-    for address, found in sorted(looks.items()):
-        if not isinstance(found, Look):
+    for address, found in sorted(reports.items()):
+        if not isinstance(found, WorkerReport):
             cannot.append(f"{address}: {_why(found)}")
             continue
         name = f"{address} ({found.host})"
@@ -208,7 +208,7 @@ def unfit(looks: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _why(error: Any) -> str:
-    """Say why a worker could not even look."""
+    """Say why a worker could not report."""
     text = f"{type(error).__name__}: {error}"
     # Dask has its own way to wrap what happened elsewhere.
     missing = any(name in text for name in ("ModuleNotFoundError", "ImportError", "AttributeError"))
