@@ -371,6 +371,28 @@ def test_with_more_numbers_than_landmarks_auto_trusts_the_cells_alone():
     assert [entry["decoder"] for entry in model.facts["candidates"]] == ["cells"]
 
 
+def test_the_objective_of_a_model_does_not_depend_on_models_learned_before_it():
+    """It is reported where a decoder matched moments for this number of clusters, not for another."""
+    made = sketch_of(blobs(n=1000, k=4)[0], m=20)
+    # Two components have few enough parameters for 20 landmarks, six do not.
+    few, many = (Learner(made, covariance="diag", trials=2).model(k) for k in (2, 6))
+    assert [entry["decoder"] for entry in few.facts["candidates"]] == ["cells", "quadrature"]
+    assert [entry["decoder"] for entry in many.facts["candidates"]] == ["cells"]
+    assert all(entry["objective"] is not None for entry in few.facts["candidates"])
+    assert many.facts["objective"] is None
+    for ks in ((2, 6), (6, 2)):
+        learner = Learner(made, covariance="diag", trials=2)
+        models = {k: learner.model(k) for k in ks}
+        assert models[2].facts == few.facts and models[6].facts == many.facts
+
+
+def test_the_objective_takes_a_decoder_of_kernel_sums():
+    made = sketch_of(blobs(n=1000)[0], m=40)
+    for decoder in DECODERS:
+        model = learn_kmeans(made, 3, decoder=decoder, trials=1)
+        assert (model.facts["objective"] is None) == (decoder == "cells")
+
+
 def test_the_estimate_is_near_the_truth():
     rows = blobs(n=4000, k=3, apart=3.0)[0]
     for options in ({}, {"cells": False}):

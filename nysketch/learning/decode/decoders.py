@@ -182,3 +182,5 @@ DECODERS: dict[str, Decoder] = {
     "quadrature": quadrature,
     "cells": cells,
 }
+# Those that match the moments of the sketch, which takes its feature map.
+MATCH_MOMENTS = frozenset({"clomp", "shift", "quadrature"})
