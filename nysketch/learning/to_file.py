@@ -20,6 +20,7 @@ from nysketch.learning.sweep import Sweep, sweep
 from nysketch.models.apply import threads_within
 from nysketch.models.files import require_format, save_model
 from nysketch.models.refine import refine, require_passes
+from nysketch.models.stored import AnyModel
 from nysketch.passes.memory import DEFAULT_MEMORY
 from nysketch.passes.sketching import Progress
 from nysketch.sources.open import open_source
@@ -42,7 +43,7 @@ class Refinement:
 class Learned:
     """What `learn_to_file` did: the model it saved, all that it was chosen from, and inputs it skipped."""
 
-    model: Any
+    model: AnyModel
     sweep: Sweep
     unreadable: tuple[str, ...] = ()
 

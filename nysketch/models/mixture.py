@@ -73,8 +73,8 @@ class MixtureModel(Model):
         return len(self.weights)
 
     @property
-    def parameters(self) -> int:
-        """How many numbers can be chosen freely."""
+    def n_parameters(self) -> int:
+        """How many numbers can be chosen freely: what information criteria count."""
         d = self.d
         each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self.covariance_type]
         return self.k - 1 + self.k * (d + each)

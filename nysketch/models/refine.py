@@ -24,7 +24,7 @@ from nysketch.models.stored import AnyModel
 from nysketch.passes.sketching import Progress
 from nysketch.sources.protocol import Source
 
-Refined = TypeVar("Refined", KMeansModel, MixtureModel)
+Refined = TypeVar("Refined", bound=AnyModel)
 # What adds up the results of a function over all rows.
 SumOver = Callable[[Any], Sums]
 

@@ -207,7 +207,7 @@ def test_densities_and_responsibilities_are_those_of_scikit_learn(covariance_typ
     )
     assert np.allclose(ours.log_densities(rows), theirs.score_samples(rows), rtol=1e-9, atol=1e-9)
     assert np.allclose(ours.responsibilities(rows), theirs.predict_proba(rows), rtol=1e-7, atol=1e-12)
-    assert ours.parameters == theirs._n_parameters()
+    assert ours.n_parameters == theirs._n_parameters()
 
 
 @pytest.mark.parametrize("model", [kmeans_model(), *(mixture_model(kind) for kind in TYPES)], ids=repr)
