@@ -46,14 +46,23 @@ class Embedded:
     def of(cls, sketch: Sketch, coordinates: Coordinates) -> Embedded:
         """Bring a sketch to such coordinates."""
         sketch.mean_kernel()  # complains if there are no rows
-        tally = sketch.tally
-        weights = tally.blocks.rows if tally.blocks.weights is None else tally.blocks.weights.high
-        weighted = sketch.weighted
-        random = Blocks.of(coordinates(sketch.block_kernel_sums), weights, weighted=weighted)
-        if sketch.spans is None:
-            return cls(sketch, random, None, None)
-        spans = Blocks.of(coordinates(sketch.spans.sums.high), sketch.spans.weight, weighted=weighted)
-        return cls(sketch, random, spans, dependence(random, spans))
+        random, spans = random_blocks(sketch, coordinates), span_blocks(sketch, coordinates)
+        return cls(sketch, random, spans, None if spans is None else dependence(random, spans))
+
+
+def random_blocks(sketch: Sketch, coordinates: Coordinates = lambda values: values) -> Blocks:
+    """Return the random blocks of a sketch in such coordinates: kernel sums, unless told otherwise."""
+    blocks = sketch.tally.blocks
+    weights = blocks.rows if blocks.weights is None else blocks.weights.high
+    return Blocks.of(coordinates(blocks.sums.high), weights, weighted=sketch.weighted)
+
+
+def span_blocks(sketch: Sketch, coordinates: Coordinates = lambda values: values) -> Blocks | None:
+    """Return its spans of consecutive rows; None if it has none."""
+    spans = sketch.spans
+    if spans is None:
+        return None
+    return Blocks.of(coordinates(spans.sums.high), spans.weight, weighted=sketch.weighted)
 
 
 def embedded(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:

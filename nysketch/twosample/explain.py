@@ -19,7 +19,7 @@ from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.embeddings import values_at
+from nysketch.twosample.embeddings import random_blocks, span_blocks, values_at
 from nysketch.twosample.mmd import Blocks, uncorrelated
 
 # A column that varies by less than this, relative to its scale and its mean, is constant but for rounding.
@@ -222,12 +222,8 @@ def _regions(
 
 
 def _kernel_blocks(sketch: Sketch, consecutive: bool) -> Blocks:
-    if consecutive and sketch.spans is not None:
-        spans = sketch.spans
-        return uncorrelated(Blocks.of(spans.sums.high, spans.weight, weighted=sketch.weighted))
-    weights = sketch.tally.blocks.weights
-    rows = sketch.block_rows if weights is None else weights.high
-    return Blocks.of(sketch.block_kernel_sums, rows, weighted=sketch.weighted)
+    spans = span_blocks(sketch) if consecutive else None
+    return random_blocks(sketch) if spans is None else uncorrelated(spans)
 
 
 def _unlike(basis: NystromBasis, values: Floats, most: int) -> list[int]:

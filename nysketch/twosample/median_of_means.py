@@ -80,7 +80,7 @@ def _dealt(blocks: int, groups: int, rng: np.random.Generator) -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class RobustMean:
+class RobustCentre:
     """A centre that most groups of blocks agree on, and which blocks do not.
 
     `wild` are the blocks to leave out. `astray` if some blocks are far closer to each other than to the
@@ -103,7 +103,7 @@ class RobustMean:
         return np.setdiff1d(np.arange(self.blocks), self.wild)
 
 
-def robust_mean(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustMean:
+def robust_centre(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustCentre:
     """Find the centre of a sample: the geometric median of the means of groups of blocks."""
     rng = np.random.default_rng(seed)
     if groups == len(blocks):
@@ -126,7 +126,7 @@ def robust_mean(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustMean:
     rounding = _ROUNDING * float(np.linalg.norm(centre)) * math.sqrt(float(np.median(blocks.weights)))
     limit = min(limit, _FAR * near) if near > rounding else limit
     astray = middle > _FAR * _closest(blocks)
-    return RobustMean(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
+    return RobustCentre(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
 
 
 def _closest(blocks: Blocks) -> float:

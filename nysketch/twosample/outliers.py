@@ -9,11 +9,11 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import Embedded
 from nysketch.twosample.median_of_means import (
     FEWEST_GROUPS,
-    RobustMean,
+    RobustCentre,
     geometric_median,
     monk_mmd,
     require_groups,
-    robust_mean,
+    robust_centre,
 )
 from nysketch.twosample.mmd import Blocks, dependence
 from nysketch.twosample.results import AUTO, CONSECUTIVE, RANDOM, Options, Robustness
@@ -33,10 +33,10 @@ def without_bad_rows(
     """
     groups = options.robust
     assert groups is not None
-    of_random = [_centre(side.random, groups, name, options) for side, name in zip(both, names, strict=True)]
-    of_spans = [
-        None if side.spans is None else _centre_of_spans(side.spans, groups, options) for side in both
-    ]
+    for side, name in zip(both, names, strict=True):
+        require_groups(groups, len(side.random), name)
+    of_random = [robust_centre(side.random, groups, seed=options.seed) for side in both]
+    of_spans = [_centre_of_spans(side, groups, options.seed) for side in both]
     spans = [centre for centre in of_spans if centre is not None]
     first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_spans, strict=True))
     left = first, second
@@ -63,7 +63,7 @@ def without_bad_rows(
 
 
 def _trouble(
-    centres: list[RobustMean], left: tuple[Embedded, ...], names: tuple[str, str], partition: str
+    centres: list[RobustCentre], left: tuple[Embedded, ...], names: tuple[str, str], partition: str
 ) -> list[str]:
     """Say why what is left may be bad as well."""
     found = _too_many(centres, names)
@@ -79,18 +79,14 @@ def _trouble(
     return found
 
 
-def _centre(blocks: Blocks, groups: int, name: str, options: Options) -> RobustMean:
-    require_groups(groups, len(blocks), name)
-    return robust_mean(blocks, groups, seed=options.seed)
-
-
-def _centre_of_spans(spans: Blocks, groups: int, options: Options) -> RobustMean | None:
+def _centre_of_spans(side: Embedded, groups: int, seed: int) -> RobustCentre | None:
     """Find the centre of the spans, of which there may be fewer than groups."""
-    groups = min(groups, len(spans))
-    return robust_mean(spans, groups, seed=options.seed) if groups >= FEWEST_GROUPS else None
+    if side.spans is None or min(groups, len(side.spans)) < FEWEST_GROUPS:
+        return None
+    return robust_centre(side.spans, min(groups, len(side.spans)), seed=seed)
 
 
-def _trimmed(side: Embedded, of_random: RobustMean, of_spans: RobustMean | None) -> Embedded:
+def _trimmed(side: Embedded, of_random: RobustCentre, of_spans: RobustCentre | None) -> Embedded:
     random = side.random.only(of_random.kept())
     if side.spans is None or of_spans is None:
         return Embedded(side.sketch, random, None, None)
@@ -101,7 +97,7 @@ def _trimmed(side: Embedded, of_random: RobustMean, of_spans: RobustMean | None)
     return Embedded(side.sketch, random, spans, order)
 
 
-def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
+def _too_many(centres: list[RobustCentre], names: tuple[str, str]) -> list[str]:
     """Say so if half of the groups may hold a wild block of either side."""
     groups = min(centre.groups for centre in centres)
     if not any(c.astray for c in centres) and 2 * sum(len(c.wild) for c in centres) < groups:
@@ -116,7 +112,7 @@ def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
     ]
 
 
-def _remedy(groups: int, centres: list[RobustMean]) -> str:
+def _remedy(groups: int, centres: list[RobustCentre]) -> str:
     most = min(centre.blocks for centre in centres)
     larger = f"Use --robust {most}, or sketch" if groups < most else "Sketch"
     return f"{larger} with more --blocks."

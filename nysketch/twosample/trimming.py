@@ -19,8 +19,8 @@ from nysketch.accumulators.exact import ExactSum
 from nysketch.accumulators.sample import RowSample
 from nysketch.accumulators.spans import Spans
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.median_of_means import RobustMean, require_groups, robust_mean
-from nysketch.twosample.mmd import Blocks
+from nysketch.twosample.embeddings import random_blocks, span_blocks
+from nysketch.twosample.median_of_means import require_groups, robust_centre
 
 # A row this many times farther from the middle than most is a bad one.
 _FARTHER = 50.0
@@ -57,19 +57,18 @@ def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
     Random blocks, unless bad rows are in too many of these and follow each other: then spans of rows.
     """
     sketch.mean_kernel()  # complains if there are no rows
-    kind, parts, found = "random", sketch.tally.blocks, None
-    require_groups(groups, int((_weights(parts) > 0).sum()), "the sketch")
-    found = _centre(sketch, parts, groups, seed)
-    if found.crowded and sketch.spans is not None:
-        spans = _as_blocks(sketch.spans)
-        if (_weights(spans) > 0).sum() >= groups:
-            other = _centre(sketch, spans, groups, seed)
-            if not other.crowded:
-                kind, parts, found = "consecutive", spans, other
-    some = np.flatnonzero(_weights(parts) > 0)
-    rest = without(sketch, some[found.wild], consecutive=kind == "consecutive")
-    left_out = some[found.wild].tolist()
-    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, found.crowded)
+    to_features = sketch.basis.to_features
+    kind, blocks = "random", random_blocks(sketch, to_features)
+    require_groups(groups, len(blocks), "the sketch")
+    centre = robust_centre(blocks, groups, seed=seed)
+    spans = span_blocks(sketch, to_features) if centre.crowded else None
+    if spans is not None and len(spans) >= groups:
+        of_spans = robust_centre(spans, groups, seed=seed)
+        if not of_spans.crowded:
+            kind, blocks, centre = "consecutive", spans, of_spans
+    left_out = blocks.numbers[centre.wild].tolist()
+    rest = without(sketch, left_out, consecutive=kind == "consecutive")
+    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, centre.crowded)
 
 
 def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, consecutive: bool) -> Sketch:
@@ -92,15 +91,6 @@ def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, cons
 
 def _as_blocks(spans: Spans) -> BlockSums:
     return BlockSums(spans.sums, spans.rows, spans.weights)
-
-
-def _centre(sketch: Sketch, parts: BlockSums, groups: int, seed: int) -> RobustMean:
-    features = Blocks.of(sketch.basis.to_features(parts.sums.high), _weights(parts))
-    return robust_mean(features, groups, seed=seed)
-
-
-def _weights(parts: BlockSums) -> NDArray[Any]:
-    return parts.rows if parts.weights is None else parts.weights.high
 
 
 def _only(parts: BlockSums, kept: NDArray[np.int64]) -> BlockSums:

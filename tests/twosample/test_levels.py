@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 from scipy.stats import binom
 
 import nysketch
-from nysketch.twosample.median_of_means import monk_mmd, robust_mean
+from nysketch.twosample.median_of_means import monk_mmd, robust_centre
 from nysketch.twosample.mmd import Blocks, Distance, dependence, uncorrelated
 from nysketch.twosample.permutation import bootstrap_test, exchangeable, permutation_test
 
@@ -196,7 +196,7 @@ def test_a_few_bad_rows_do_not_move_the_robust_mmd(groups, count, size):
         assert Distance.of(one, two).mmd > 2 * clean
         assert monk_mmd(one, two, groups, seed=pair).value == pytest.approx(clean, rel=0.2)
         for blocks, bad in ((one, bad_x), (two, bad_y)):
-            centre = robust_mean(blocks, groups, seed=pair)
+            centre = robust_centre(blocks, groups, seed=pair)
             assert set(centre.wild) == set(bad)
             assert not centre.crowded
 
@@ -208,7 +208,7 @@ def test_a_test_without_wild_blocks_has_its_level_and_finds_a_shift():
         vectors = [polluted(rng, rng.normal(size=(3200, 3)), 3, 1e8)[0] for _ in range(2)]
         one, two = (consecutive(rows, 50) for rows in vectors)
         moved = Blocks(two.sums + 0.1 * two.weights[:, None], two.weights)
-        kept = [side.only(robust_mean(side, 64).kept()) for side in (one, two, moved)]
+        kept = [side.only(robust_centre(side, 64).kept()) for side in (one, two, moved)]
         false += run(bootstrap_test, *kept[:2], rng).rejected
         true += run(bootstrap_test, kept[0], kept[2], rng).rejected
     low, high = usual(pairs)
@@ -220,7 +220,7 @@ def test_too_many_bad_rows_are_told():
     for pair in range(20):
         rng = np.random.default_rng(pair)
         rows, _ = polluted(rng, rng.normal(size=(6400, 5)), 28, 1e9)
-        assert robust_mean(consecutive(rows, 100), 33, seed=pair).crowded
+        assert robust_centre(consecutive(rows, 100), 33, seed=pair).crowded
 
 
 # ---- through sketches -----------------------------------------------------------------------------
