@@ -185,7 +185,7 @@ class _View:
         sketch.mean_kernel()  # complains if they have no weight
         rows = np.asarray(sketch.tally.sample.scaled(basis.middle), np.float64)
         parts = [basis.of_groups([number]) for number in range(len(basis.groups))]
-        return cls(sketch, basis, parts, rows, _notes_of_order(sketch) + _notes_of_doubles(sketch))
+        return cls(sketch, basis, parts, rows, _notes_on_order(sketch) + _notes_on_duplicates(sketch))
 
     def require_pairs(self) -> None:
         """Raise an IncompatibleError unless there are sums of pairs."""
@@ -328,14 +328,14 @@ def _own_rows(basis: NystromBasis, rows: Rows) -> tuple[NDArray[np.int64], NDArr
     )
 
 
-def _notes_of_doubles(sketch: Sketch) -> list[str]:
+def _notes_on_duplicates(sketch: Sketch) -> list[str]:
     """Say so if rows were counted twice."""
     if not (np.diff(sketch.tally.sample.keys) == 0).any():
         return []
     return ["The same rows are counted twice, as merge --force does: the p-value is too small."]
 
 
-def _notes_of_order(sketch: Sketch) -> list[str]:
+def _notes_on_order(sketch: Sketch) -> list[str]:
     """Say so if rows resemble their neighbours."""
     found = Embedded.of(sketch, sketch.basis.to_features).dependence
     if found is None or not found.found:

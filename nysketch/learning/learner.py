@@ -61,7 +61,7 @@ class Learner:
             raise UsageError(f"the number of trials must be at least 1, not {trials}")
         self._trimmed = None if robust is None else trimmed(sketch, robust, seed=seed)
         if self._trimmed is not None:
-            _warn_if_overwhelmed(self._trimmed)
+            _log_if_overwhelmed(self._trimmed)
             sketch = self._trimmed.sketch
             if decoder == "cells":
                 raise UsageError(
@@ -165,7 +165,7 @@ class Learner:
         return -2 * n * mean_log_likelihood + model.n_parameters * math.log(n)
 
 
-def _warn_if_overwhelmed(found: Trimmed) -> None:
+def _log_if_overwhelmed(found: Trimmed) -> None:
     if found.overwhelmed:
         log.warning(
             "%d blocks of rows disagree wildly with the others: too many for a median of %d groups, so the "

@@ -18,18 +18,18 @@ UNCOVERED_SHARE = 0.05
 GROWN = 1.25
 
 
-def drift(now: Quality, basis: Basis) -> str | None:
+def notes_on_drift(now: Quality, basis: Basis) -> list[str]:
     """Say so if rows are farther from the landmarks than those that these were chosen from."""
     held_out = basis.origin.get("held_out")
     if held_out is None:
-        return None
+        return []
     if not _has_grown(now.mean_residual, now.mean_residual_se, held_out, _rounding(now.mean_norm)):
-        return None
-    return (
+        return []
+    return [
         f"The rows are farther from the landmarks than those they were chosen from (mean residual "
         f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}): have the data changed? "
         "See `nysketch info --against`, or make a new basis."
-    )
+    ]
 
 
 def _has_grown(mean: float, mean_se: float, then: dict[str, Any], slack: float) -> bool:

@@ -18,22 +18,27 @@ from typing import Any
 
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.embeddings import Embedded, embedded, unseen
+from nysketch.twosample.embeddings import Embedded, embedded
 from nysketch.twosample.explain import explain
 from nysketch.twosample.mmd import Distance
 from nysketch.twosample.multiple_testing import adjusted
-from nysketch.twosample.outliers import without_bad_rows
-from nysketch.twosample.permutation import PERMUTATION
+from nysketch.twosample.outliers import leave_out_outliers
 from nysketch.twosample.results import ADJUSTMENTS, CONSECUTIVE, NONE, Comparison, Comparisons, Options
 from nysketch.twosample.strategy import (
     Limits,
     blocks_of,
     choose_partition,
+    choose_test,
+    landmark_allowance,
+    notes_on_landmarks,
+    notes_on_own_landmarks,
+    notes_on_partition,
+    notes_on_precisions,
+    notes_on_shared_rows,
+    notes_on_test,
+    require_no_permutation,
     rounding,
     run_test,
-    warn_of_own_landmarks,
-    warn_of_precisions,
-    warn_of_shared_rows,
 )
 from nysketch.twosample.trimming import without
 
@@ -109,30 +114,34 @@ def _compare(
     names: tuple[str, str],
     options: Options,
 ) -> Comparison:
-    notes: list[str] = []
     robustness = None
     if options.robust is None:
-        partition = choose_partition(both, options, names, notes)
+        partition = choose_partition(both, options, names)
+        notes = notes_on_partition(both, options, names)
     else:
-        both, robustness, partition = without_bad_rows(both, options, names, notes)
+        kept = leave_out_outliers(both, options, names)
+        both, robustness, partition, notes = kept.both, kept.robustness, kept.partition, kept.notes
     one, two = (blocks_of(side, partition) for side in both)
     distance = Distance.of(one, two)
-    same_basis = first.basis == second.basis
     test: str | None = None if options.test == NONE else options.test
-    allowance = 0.0
+    same_basis = first.basis == second.basis
+    allowance: float | None = 0.0
     if not same_basis:
-        allowance, test = _allow_for_landmarks(first, second, test, notes)
-    if robustness is not None and robustness.overwhelmed:
-        test = None  # of bad rows; a note says so
-    notes += warn_of_shared_rows(first, second, names)
-    notes += warn_of_precisions(first, second)
+        require_no_permutation(test)
+        allowance = landmark_allowance(first, second)
+        notes += notes_on_landmarks(allowance, tested=test is not None)
+    if allowance is None or (robustness is not None and robustness.overwhelmed):
+        test = None  # a note says so
+    notes += notes_on_shared_rows(first, second, names) + notes_on_precisions(first, second)
     if same_basis:
-        notes += warn_of_own_landmarks(first, second, names)
+        notes += notes_on_own_landmarks(first, second, names)
     verdict = None
     if test is not None:
-        limits = Limits(allowance, rounding(first, second, both))
+        limits = Limits(allowance or 0.0, rounding(first, second, both))
         weighted = first.weighted or second.weighted
-        verdict = run_test(one, two, test, partition, limits, weighted, options, notes)
+        chosen = choose_test(one, two, test, partition, limits, weighted=weighted)
+        notes += notes_on_test(chosen)
+        verdict = run_test(chosen, limits, options)
     explanation = None
     if options.explain:
         seen = [first, second]
@@ -151,32 +160,8 @@ def _compare(
         dependences=(both[0].dependence, both[1].dependence),
         verdict=verdict,
         alpha=options.alpha,
-        allowance=allowance,
+        allowance=allowance or 0.0,
         robustness=robustness,
         explanation=explanation,
         notes=notes,
     )
-
-
-def _allow_for_landmarks(
-    first: Sketch, second: Sketch, test: str | None, notes: list[str]
-) -> tuple[float, str | None]:
-    """Return how much of the MMD may be due to different landmarks, and the test that allows for it."""
-    if test == PERMUTATION:
-        raise UsageError(
-            "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
-            "with the same --basis"
-        )
-    gaps = [unseen(sketch) for sketch in (first, second)]
-    if None in gaps:
-        notes.append(
-            "The landmarks differ, and without sampled rows it is unknown how much of the MMD is due to "
-            "that: no test."
-        )
-        return 0.0, None
-    allowance = sum(gap for gap in gaps if gap is not None)
-    notes.append(
-        f"The landmarks differ: up to {allowance:.2g} of the MMD may be due to that"
-        + (", which the test allows for." if test is not None else ".")
-    )
-    return allowance, test

@@ -133,7 +133,7 @@ def _of_differences(kernel: Kernel) -> bool:
     return isinstance(kernel, _RADIAL)
 
 
-def unseen(sketch: Sketch) -> float | None:
+def projection_error_bound(sketch: Sketch) -> float | None:
     """Return how far the mean embedding may be from what the landmarks can express; None if unknown.
 
     Two standard errors more than it is estimated to be from the sampled rows.
