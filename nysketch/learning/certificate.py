@@ -35,7 +35,7 @@ def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = 
     }
 
 
-def recertified(model: AnyModel, sketch: Sketch) -> AnyModel:
+def recertify(model: AnyModel, sketch: Sketch) -> AnyModel:
     """Return a model that was refined on data with what is true of it now.
 
     Its scores were those of the model before; of the new one the data say more than the sketch does.

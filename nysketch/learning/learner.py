@@ -26,7 +26,7 @@ from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.trimming import Trimmed, trimmed
+from nysketch.twosample.trimming import Trimmed, trim
 
 log = logging.getLogger("nysketch")
 
@@ -59,7 +59,7 @@ class Learner:
             raise UsageError(f"covariance must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
         if trials is not None and trials < 1:
             raise UsageError(f"the number of trials must be at least 1, not {trials}")
-        self._trimmed = None if robust is None else trimmed(sketch, robust, seed=seed)
+        self._trimmed = None if robust is None else trim(sketch, robust, seed=seed)
         if self._trimmed is not None:
             _log_if_overwhelmed(self._trimmed)
             sketch = self._trimmed.sketch
@@ -83,7 +83,7 @@ class Learner:
         with one_thread():
             found = candidates(self._evidence, task, self._decoder, self._judge, self._seed, self._steps(k))
         best = self._judge.best(found)
-        model = self._in_data_units(best.mixture.normalised())
+        model = self._in_data_units(best.mixture.normalise())
         return replace(model, facts=self._facts(model, found, best))
 
     def _in_data_units(self, mixture: Mixture) -> AnyModel:

@@ -78,10 +78,10 @@ class Model:
         if found != shape:
             raise ValueError(f"{name} has shape {found}, not {shape}")
 
-    def _require_shares(self, name: str) -> None:
-        shares = getattr(self, name)
+    def _require_proportions(self, name: str) -> None:
+        proportions = getattr(self, name)
         self._require_shape(name, (self.k,))
-        if (shares < 0).any() or abs(math.fsum(shares) - 1) > 1e-6:
+        if (proportions < 0).any() or abs(math.fsum(proportions) - 1) > 1e-6:
             raise ValueError(f"{name} are not shares: they must not be negative, and sum to 1")
 
     def _require_near(self, name: str) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import RANK_CUTOFF, require_landmarks
-from nysketch.basis.quality import FEWEST_ROWS, Quality, features_of, residuals_of, shares_of, weighted_mean
+from nysketch.basis.quality import (
+    FEWEST_ROWS,
+    Quality,
+    features_of,
+    relative_weights,
+    residuals_of,
+    weighted_mean,
+)
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.sketches.sketch import Sketch
 
@@ -90,10 +97,10 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
     rows = now.scaled(new.basis.middle)
     X = basis.transform(rows if basis.text else rows * new.basis.scale + new.basis.center)
     residuals = residuals_of(basis.kernel.diagonal(X), features_of(basis, X))
-    shares = shares_of(now.weights, len(X))
-    mean, mean_se = weighted_mean(residuals, shares, share_left=1 - len(X) / max(new.rows, len(X)))
+    weights = relative_weights(now.weights, len(X))
+    mean, mean_se = weighted_mean(residuals, weights, share_left=1 - len(X) / max(new.rows, len(X)))
     slack = _rounding(then["mean_norm"])
-    beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
+    beyond = float((weights * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
     grown = _has_grown(mean, mean_se, then, slack)
     # Beyond doubt, here too: small samples differ by chance.
     share_se = math.sqrt(UNCOVERED_SHARE * (1 - UNCOVERED_SHARE) * (1 / len(X) + 1 / then["rows"]))

@@ -1,13 +1,7 @@
-"""Comparing sketches: how far apart, is it more than chance, is it safe against bad rows, and what moved.
+"""Comparisons of sketches, one step after the other: how far apart they are, whether by chance, what moved.
 
-embeddings.py    sketches as feature vectors in common coordinates
-strategy.py       which blocks of rows and which test suit two sketches
-outliers.py    leaving out blocks with bad rows
-explain.py    which columns shifted, which regions gained or lost rows
-multiple_testing.py     p-values of many comparisons
-results.py       what is asked, what is found
-
-The statistics themselves are mmd.py's and median_of_means.py's, which know nothing of sketches.
+The steps are in the modules next door. The statistics, in mmd.py, permutation.py and median_of_means.py, know
+nothing of sketches.
 """
 
 from __future__ import annotations
@@ -18,14 +12,14 @@ from typing import Any
 
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.embeddings import Embedded, embedded
+from nysketch.twosample.embeddings import Embedded, embed_both
 from nysketch.twosample.explain import explain
-from nysketch.twosample.mmd import Distance
-from nysketch.twosample.multiple_testing import adjusted
+from nysketch.twosample.mmd import MMDEstimate
+from nysketch.twosample.multiple_testing import adjust_p_values
 from nysketch.twosample.outliers import leave_out_outliers
 from nysketch.twosample.results import ADJUSTMENTS, CONSECUTIVE, NONE, Comparison, Comparisons, Options
 from nysketch.twosample.strategy import (
-    Limits,
+    Tolerance,
     blocks_of,
     choose_partition,
     choose_test,
@@ -51,7 +45,7 @@ def compare(
     """Compare two sketches: their MMD with its error, a test, and what moved; options as in `Options`."""
     wanted = Options(**options)
     wanted.require_draws()
-    return _compare(first, second, embedded(first, second), names, wanted)
+    return _compare(first, second, embed_both(first, second), names, wanted)
 
 
 def compare_all(
@@ -81,7 +75,7 @@ def compare_all(
         except (IncompatibleError, InputError, UsageError) as error:
             raise type(error)(f"{names[i]} and {names[j]}: {error}") from error
     if len(pairs) > 1:
-        found = adjusted(found, adjustment)
+        found = adjust_p_values(found, adjustment)
     return Comparisons(list(names), list(pairs), found, adjustment if len(pairs) > 1 else NONE)
 
 
@@ -97,7 +91,7 @@ class _Shared:
         """Return two of them in coordinates that they share."""
         if self._sketches[i].basis == self._sketches[j].basis:
             return self._own(i), self._own(j)
-        return embedded(self._sketches[i], self._sketches[j])
+        return embed_both(self._sketches[i], self._sketches[j])
 
     def _own(self, i: int) -> Embedded:
         if i not in self._embedded:
@@ -122,7 +116,7 @@ def _compare(
         kept = leave_out_outliers(both, options, names)
         both, robustness, partition, notes = kept.both, kept.robustness, kept.partition, kept.notes
     one, two = (blocks_of(side, partition) for side in both)
-    distance = Distance.of(one, two)
+    distance = MMDEstimate.of(one, two)
     test: str | None = None if options.test == NONE else options.test
     same_basis = first.basis == second.basis
     allowance: float | None = 0.0
@@ -137,11 +131,11 @@ def _compare(
         notes += notes_on_own_landmarks(first, second, names)
     verdict = None
     if test is not None:
-        limits = Limits(allowance or 0.0, rounding(first, second, both))
+        tolerance = Tolerance(allowance or 0.0, rounding(first, second, both))
         weighted = first.weighted or second.weighted
-        chosen = choose_test(one, two, test, partition, limits, weighted=weighted)
+        chosen = choose_test(one, two, test, partition, tolerance, weighted=weighted)
         notes += notes_on_test(chosen)
-        verdict = run_test(chosen, limits, options)
+        verdict = run_test(chosen, tolerance, options)
     explanation = None
     if options.explain:
         seen = [first, second]

@@ -65,7 +65,7 @@ def span_blocks(sketch: Sketch, coordinates: Coordinates = lambda values: values
     return Blocks.of(coordinates(spans.sums.high), spans.weight, weighted=sketch.weighted)
 
 
-def embedded(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:
+def embed_both(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:
     """Bring two sketches to common coordinates; raise IncompatibleError if there are none."""
     if first.basis == second.basis:
         to_features = first.basis.to_features
@@ -78,7 +78,7 @@ def joint_coordinates(first: Basis, second: Basis) -> tuple[Coordinates, Coordin
     """Return coordinates for sketches with different landmarks: in those of the first, and what is left."""
     mine, theirs = require_same_kernel(first, second)
     # The scalar products of the orthonormal features of the two.
-    across = mine.nystrom.matrix @ _across(mine, theirs) @ theirs.nystrom.matrix.T
+    across = mine.nystrom.matrix @ _cross_gram(mine, theirs) @ theirs.nystrom.matrix.T
     # |b|² = |across b|² + |rest b|² for every b.
     eigenvalues, vectors = np.linalg.eigh(np.eye(theirs.rank) - across.T @ across)
     rest = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
@@ -94,7 +94,7 @@ def joint_coordinates(first: Basis, second: Basis) -> tuple[Coordinates, Coordin
     return of_first, of_second
 
 
-def _across(mine: NystromBasis, theirs: NystromBasis) -> Floats:
+def _cross_gram(mine: NystromBasis, theirs: NystromBasis) -> Floats:
     """Return the kernel between the landmarks of two bases."""
     return mine.kernel(mine.scaled_landmarks, mine.transform(theirs.landmarks))
 
@@ -149,4 +149,4 @@ def values_at(landmarks_of: NystromBasis, sketch: Sketch) -> Floats:
     if sketch.basis == landmarks_of:
         return sketch.mean_kernel()
     _, basis = require_same_kernel(landmarks_of, sketch.basis)
-    return _across(landmarks_of, basis) @ sketch.embedding_weights()
+    return _cross_gram(landmarks_of, basis) @ sketch.embedding_weights()

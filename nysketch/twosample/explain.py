@@ -30,7 +30,7 @@ _ALIKE = 0.5
 
 
 @dataclass(frozen=True)
-class Shift:
+class FeatureShift:
     """How a feature moved: `shift` is the second mean less the first, in standard deviations of the first.
 
     `spread` is the second standard deviation relative to the first. Both are None where it was constant.
@@ -58,7 +58,7 @@ class Region:
 class Explanation:
     """Features by how much their means shifted, and the landmarks where each sample has more rows."""
 
-    shifts: list[Shift]
+    shifts: list[FeatureShift]
     shifts_from: str | None  # "cells": of all rows; "sample": of the sampled ones
     more_in_first: list[Region]
     more_in_second: list[Region]
@@ -102,7 +102,7 @@ class _Moments:
         return replace(self, rows=self.rows / max(ratio, 1.0))
 
 
-def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[Shift], str | None]:
+def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[FeatureShift], str | None]:
     if first.basis.text:
         return [], None
     for source, moments in (("cells", _moments_of_cells), ("sample", _moments_of_sample)):
@@ -129,15 +129,16 @@ def feature_names(basis: Basis) -> list[str]:
     ]
 
 
-def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> Shift:
+def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> FeatureShift:
     means = float(one.means[i]), float(two.means[i])
     deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
     unit, tolerance = deviations[0], tolerance + _CONSTANT * abs(means[0])
     if not unit > tolerance:
         moved = abs(means[0] - means[1]) > tolerance or deviations[1] > tolerance
-        return Shift(name, means, deviations, None if moved else 0.0, None, None)
+        return FeatureShift(name, means, deviations, None if moved else 0.0, None, None)
     error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
-    return Shift(name, means, deviations, (means[1] - means[0]) / unit, error / unit, deviations[1] / unit)
+    shift = (means[1] - means[0]) / unit
+    return FeatureShift(name, means, deviations, shift, error / unit, deviations[1] / unit)
 
 
 def _moments_of_cells(sketch: Sketch) -> _Moments | None:

@@ -1,4 +1,4 @@
-"""Comparing in spite of bad rows: which blocks to leave out, and when there are too many of them."""
+"""Comparisons that tolerate corrupted rows: which blocks to leave out, and when they are too many."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def leave_out_outliers(both: tuple[Embedded, Embedded], options: Options, names:
     of_random = [robust_centre(side.random, groups, seed=options.seed) for side in both]
     of_spans = [_centre_of_spans(side, groups, options.seed) for side in both]
     spans = [centre for centre in of_spans if centre is not None]
-    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_spans, strict=True))
+    first, second = (_leave_out(*parts) for parts in zip(both, of_random, of_spans, strict=True))
     left = first, second
     trouble = _notes_on_trouble(of_random, left, names, RANDOM)
-    # Bad rows in one place of a file are in all random blocks, but in few spans.
+    # Corrupted rows in one place of a file are in all random blocks, but in few spans.
     burst = bool(trouble) and options.blocks == AUTO and len(spans) == 2
     burst = burst and not _notes_on_trouble(spans, left, names, CONSECUTIVE)
     if burst:
@@ -99,13 +99,13 @@ def _centre_of_spans(side: Embedded, groups: int, seed: int) -> RobustCentre | N
     return robust_centre(side.spans, min(groups, len(side.spans)), seed=seed)
 
 
-def _trimmed(side: Embedded, of_random: RobustCentre, of_spans: RobustCentre | None) -> Embedded:
+def _leave_out(side: Embedded, of_random: RobustCentre, of_spans: RobustCentre | None) -> Embedded:
     random = side.random.only(of_random.kept())
     if side.spans is None or of_spans is None:
         return Embedded(side.sketch, random, None, None)
     spans = side.spans.only(of_spans.kept())
-    # Bad rows that follow each other are in a few spans and in all random blocks: what these tell of the
-    # order must not be left out. Scattered ones are in some of both, and say nothing.
+    # Corrupted rows that follow each other are in a few spans and in all random blocks: what these tell of
+    # the order must not be left out. Scattered ones are in some of both, and say nothing.
     order = dependence(random, spans) if len(of_random.wild) else side.dependence
     return Embedded(side.sketch, random, spans, order)
 

@@ -13,7 +13,7 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.twosample import mmd, permutation
 from nysketch.twosample.embeddings import Embedded, projection_error_bound
 from nysketch.twosample.mmd import FEWEST_BLOCKS, Blocks, Dependence
-from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, Verdict
+from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, MMDTestResult
 from nysketch.twosample.results import AUTO, CONSECUTIVE, RANDOM, Options
 
 # Relative to the length of a mean embedding. What float32 does to a row is the same in both samples, and only
@@ -25,7 +25,7 @@ _OWN_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerance:
     """How large an MMD may be without any difference between the samples.
 
     `allowance` is what different landmarks account for, `floor` what the rounding of kernel values does.
@@ -159,7 +159,7 @@ class ChosenTest:
 
 
 def choose_test(
-    one: Blocks, two: Blocks, test: str, partition: str, limits: Limits, *, weighted: bool
+    one: Blocks, two: Blocks, test: str, partition: str, tolerance: Tolerance, *, weighted: bool
 ) -> ChosenTest:
     """Choose between permutation and bootstrap if that is left open, and put blocks together for it."""
     if partition == CONSECUTIVE:
@@ -172,7 +172,7 @@ def choose_test(
         return ChosenTest(test, (one, two), None, weighted)
     equal = permutation.exchangeable(one, two)
     if test == AUTO:
-        exact = partition == RANDOM and not limits.allowance and not weighted and equal is not None
+        exact = partition == RANDOM and not tolerance.allowance and not weighted and equal is not None
         test = PERMUTATION if exact else BOOTSTRAP
     return ChosenTest(test, (one, two), equal, weighted)
 
@@ -196,7 +196,7 @@ def notes_on_test(chosen: ChosenTest) -> list[str]:
     return notes
 
 
-def run_test(chosen: ChosenTest, limits: Limits, options: Options) -> Verdict | None:
+def run_test(chosen: ChosenTest, tolerance: Tolerance, options: Options) -> MMDTestResult | None:
     """Test whether the two are samples of the same; None if there is too little to test it on."""
     if chosen.fewest < 2:
         return None
@@ -204,10 +204,10 @@ def run_test(chosen: ChosenTest, limits: Limits, options: Options) -> Verdict | 
         "alpha": options.alpha,
         "permutations": options.draws(),
         "rng": np.random.default_rng(options.seed),
-        "floor": limits.floor,
+        "floor": tolerance.floor,
     }
     if chosen.test == BOOTSTRAP:
-        return permutation.bootstrap_test(*chosen.blocks, allowance=limits.allowance, **settings)
+        return permutation.bootstrap_test(*chosen.blocks, allowance=tolerance.allowance, **settings)
     return permutation.permutation_test(*(chosen.equal or chosen.blocks), **settings)
 
 

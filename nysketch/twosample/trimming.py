@@ -1,6 +1,6 @@
-"""Sketches without bad rows: the blocks that disagree with most others are left out.
+"""Sketches without outliers: the blocks that disagree with most others are left out.
 
-Each block is a random part of all rows (or a run of consecutive ones), so the others still stand for the
+Each block is a random part of all rows (or a run of consecutive ones), so the others still represent the
 whole. Cells and second moments are not kept by block: what is learned from such a sketch is learned from its
 kernel sums.
 """
@@ -22,7 +22,7 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import random_blocks, span_blocks
 from nysketch.twosample.median_of_means import require_groups, robust_centre
 
-# A row this many times farther from the middle than most is a bad one.
+# A row this many times farther from the median than most is an outlier.
 _FARTHER = 50.0
 
 
@@ -51,10 +51,10 @@ class Trimmed:
         }
 
 
-def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
+def trim(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
     """Leave out the blocks of a sketch that are far from the median of `groups` groups of them.
 
-    Random blocks, unless bad rows are in too many of these and follow each other: then spans of rows.
+    Random blocks, unless outliers are in too many of these and follow each other: then spans of rows.
     """
     sketch.mean_kernel()  # complains if there are no rows
     to_features = sketch.basis.to_features
@@ -80,7 +80,7 @@ def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, cons
     tally = replace(
         sketch.tally,
         blocks=_only(parts, kept),
-        sample=_near_rows(sketch.tally.sample),
+        sample=_without_outliers(sketch.tally.sample),
         cells=None,
         spans=None,
         groups=None,
@@ -101,16 +101,16 @@ def _only(parts: BlockSums, kept: NDArray[np.int64]) -> BlockSums:
     return BlockSums(part(parts.sums), parts.rows[kept], weights)
 
 
-def near(rows: NDArray[Any]) -> NDArray[np.bool_]:
+def inliers(rows: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell which rows are not many times farther from the middle than most are."""
     rows = np.asarray(rows, np.float64)
     distances = np.linalg.norm(rows - np.median(rows, axis=0), axis=1)
     return np.asarray(distances <= _FARTHER * max(float(np.median(distances)), 1e-300))
 
 
-def _near_rows(sample: RowSample) -> RowSample:
+def _without_outliers(sample: RowSample) -> RowSample:
     if sample.rows.dtype == object or len(sample) < 2:
         return sample
-    kept = near(sample.rows)
+    kept = inliers(sample.rows)
     weights = None if sample.weights is None else sample.weights[kept]
     return replace(sample, keys=sample.keys[kept], rows=sample.rows[kept], weights=weights)

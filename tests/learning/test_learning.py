@@ -14,7 +14,7 @@ import nysketch
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
 from nysketch.errors import InputError, NysketchError, UsageError
-from nysketch.learning.certificate import certificate, recertified
+from nysketch.learning.certificate import certificate, recertify
 from nysketch.learning.decode.decoders import DECODERS
 from nysketch.learning.decode.mixture import COVARIANCES
 from nysketch.learning.learner import Learner, learn_gmm, learn_kmeans
@@ -184,14 +184,14 @@ def test_refined_centroids_are_certified_anew():
     rows = blobs(n=2000, k=4, apart=3.0)[0]
     made = sketch_of(rows, m=40)
     model = learn_kmeans(made, 4, decoder="quadrature", trials=1)
-    refined = recertified(refine(model, open_source(table(rows), like=model.columns), 3), made)
+    refined = recertify(refine(model, open_source(table(rows), like=model.columns), 3), made)
     require_certified(refined.facts, refined, rows, None)
     assert refined.facts["judged_by"] == "data" and refined.facts["objective"] is None
     assert "candidates" not in refined.facts
     assert true_cost(refined, rows) <= true_cost(model, rows)
     assert np.isclose(refined.facts["mean_squared_distance"], true_cost(refined, rows), rtol=0.02)
     mixture = learn_gmm(made, 4, decoder="cells")
-    better = recertified(refine(mixture, open_source(table(rows), like=model.columns), 2), made)
+    better = recertify(refine(mixture, open_source(table(rows), like=model.columns), 2), made)
     assert better.facts["certified_log_likelihood"] is None and "bic" not in better.facts
 
 

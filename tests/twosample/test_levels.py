@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import nysketch
 from nysketch.twosample.median_of_means import monk_mmd, robust_centre
-from nysketch.twosample.mmd import Blocks, Distance, dependence, uncorrelated
+from nysketch.twosample.mmd import Blocks, MMDEstimate, dependence, uncorrelated
 from nysketch.twosample.permutation import bootstrap_test, exchangeable, permutation_test
 
 PAIRS, ALPHA = 400, 0.05
@@ -117,7 +117,7 @@ def test_the_square_is_unbiased_and_its_error_is_right(blocks):
     for pair in range(300):
         rng = np.random.default_rng(pair)
         x, y = rng.normal(size=(200, 3)), rng.normal(size=(400, 3)) + shift
-        found.append(Distance.of(dealt(rng, x, blocks), dealt(rng, y, blocks)))
+        found.append(MMDEstimate.of(dealt(rng, x, blocks), dealt(rng, y, blocks)))
     unbiased = np.array([distance.squared_unbiased for distance in found])
     error = unbiased.std() / math.sqrt(len(found))
     assert abs(unbiased.mean() - shift @ shift) < 3.5 * error
@@ -190,10 +190,10 @@ def test_a_few_bad_rows_do_not_move_the_robust_mmd(groups, count, size):
     for pair in range(5):
         rng = np.random.default_rng(pair)
         x, y = rng.normal(size=(6400, 5)), rng.normal(size=(6400, 5)) + 0.2
-        clean = Distance.of(consecutive(x, 100), consecutive(y, 100)).mmd
+        clean = MMDEstimate.of(consecutive(x, 100), consecutive(y, 100)).mmd
         (x, bad_x), (y, bad_y) = (polluted(rng, rows, count, size) for rows in (x, y))
         one, two = consecutive(x, 100), consecutive(y, 100)
-        assert Distance.of(one, two).mmd > 2 * clean
+        assert MMDEstimate.of(one, two).mmd > 2 * clean
         assert monk_mmd(one, two, groups, seed=pair).value == pytest.approx(clean, rel=0.2)
         for blocks, bad in ((one, bad_x), (two, bad_y)):
             centre = robust_centre(blocks, groups, seed=pair)

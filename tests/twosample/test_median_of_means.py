@@ -51,7 +51,7 @@ def samples(seed, n=6400, d=5, shift=0.3, bad=(0, 0), blocks=64):
     clean = np.linalg.norm(rows[0].mean(axis=0) - rows[1].mean(axis=0))
     for part, count in zip(rows, bad, strict=True):
         part[random.choice(n, count, replace=False)] = 1e6 * random.normal(1, 0.3, (count, d))
-    made = [Blocks(part, np.ones(n)).grouped(random.permutation(np.arange(n) % blocks)) for part in rows]
+    made = [Blocks(part, np.ones(n)).group(random.permutation(np.arange(n) % blocks)) for part in rows]
     return made, clean
 
 
@@ -102,7 +102,7 @@ def test_too_many_bad_blocks_are_too_many(bad):
 def test_heavy_tails_and_constant_blocks_are_not_wild():
     random = np.random.default_rng(0)
     rows = random.standard_t(5, size=(6400, 3))
-    found = robust_centre(Blocks(rows, np.ones(6400)).grouped(np.arange(6400) % 64), 64)
+    found = robust_centre(Blocks(rows, np.ones(6400)).group(np.arange(6400) % 64), 64)
     assert len(found.wild) == 0
     constant = Blocks(np.full((64, 2), 10.0), np.full(64, 10.0))
     assert len(robust_centre(constant, 64).wild) == 0 and np.allclose(robust_centre(constant, 64).centre, 1)

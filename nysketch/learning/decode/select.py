@@ -85,7 +85,7 @@ class Judge:
         if self._covariance is not None and sample is not None:
             return _Rows(sample) if cells is None else _with_far_rows(sample, self._evidence)
         if cells is not None:
-            return _Rows(cells.drawn(usual_draws(self._evidence.d), np.random.default_rng(self._seed)))
+            return _Rows(cells.draw(usual_draws(self._evidence.d), np.random.default_rng(self._seed)))
         return None if sample is None else _Rows(sample)
 
     @property
@@ -123,7 +123,7 @@ class Judge:
         if self.judged_by == "sample":
             # Of the far rows nothing is left to chance.
             share = judged.sampled.weights.sum() / rows.weights.sum()
-            error = float(share * em.standard_error(judged.sampled, mixture))
+            error = float(share * em.log_likelihood_se(judged.sampled, mixture))
         return Scores(em.log_likelihood(rows, mixture), certified, distance, error)
 
     def _certified(self, mixture: Mixture) -> float | None:
@@ -210,7 +210,7 @@ def candidates(
         if decoder == AUTO and task.covariance is None and judge.judged_by == "cells" and name != "cells":
             assert judge.rows is not None
             mixture = em.from_centroids(
-                judge.rows, weighted_kmeans.improved(judge.rows, mixture.means), "diag"
+                judge.rows, weighted_kmeans.improve(judge.rows, mixture.means), "diag"
             )
         found[name] = mixture
     # The feature map takes its time: not for the objective alone.
