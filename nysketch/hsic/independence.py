@@ -182,7 +182,7 @@ class _View:
             )
         if sketch.rows < FEWEST_ROWS:
             raise InputError(f"the sketch holds {sketch.rows} rows, too few: at least {FEWEST_ROWS}")
-        sketch.mean_kernel()  # complains if they have no weight
+        sketch.require_weight()
         rows = np.asarray(sketch.tally.sample.scaled(basis.middle), np.float64)
         parts = [basis.of_groups([number]) for number in range(len(basis.groups))]
         return cls(sketch, basis, parts, rows, _notes_on_order(sketch) + _notes_on_duplicates(sketch))

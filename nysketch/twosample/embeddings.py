@@ -45,7 +45,7 @@ class Embedded:
     @classmethod
     def of(cls, sketch: Sketch, coordinates: Coordinates) -> Embedded:
         """Bring a sketch to such coordinates."""
-        sketch.mean_kernel()  # complains if there are no rows
+        sketch.require_weight()
         random, spans = random_blocks(sketch, coordinates), span_blocks(sketch, coordinates)
         return cls(sketch, random, spans, None if spans is None else dependence(random, spans))
 

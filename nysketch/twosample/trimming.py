@@ -56,7 +56,7 @@ def trim(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
 
     Random blocks, unless outliers are in too many of these and follow each other: then spans of rows.
     """
-    sketch.mean_kernel()  # complains if there are no rows
+    sketch.require_weight()
     to_features = sketch.basis.to_features
     kind, blocks = "random", random_blocks(sketch, to_features)
     require_groups(groups, len(blocks), "the sketch")
