@@ -1,7 +1,8 @@
-"""Learning from a saved sketch: sketch → model, for one number of clusters or for many.
+"""Learning from a saved sketch: sketch → model, for one number of clusters at a time.
 
-How a mixture is found is decode/'s business; here it becomes a model in the units of the data, which says how
-it was obtained and how good it is, as far as a sketch can tell.
+decode/ finds a mixture; here it becomes a model in the units of the data, which says how it was obtained and
+how good it is, as far as a sketch can tell. What holds for certain is in certificate.py; sweep.py chooses the
+number of clusters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Models for several numbers of clusters, and which number is best."""
+"""How many clusters? A model for each number that is tried, and which of them is best.
+
+Each is learned by learner.py, from what the sketch says once for all of them.
+"""
 
 from __future__ import annotations
 

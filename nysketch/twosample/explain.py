@@ -17,6 +17,7 @@ from nysketch._types import Floats
 from nysketch.accumulators.cells import numeric_landmarks
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
+from nysketch.columns import feature_names
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import random_blocks, span_blocks, values_at
@@ -112,21 +113,12 @@ def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[lis
             tolerances = _CONSTANT * first.basis.scale
             found = [
                 _shift(name, one, two, i, float(tolerances[i]))
-                for i, name in enumerate(feature_names(first.basis))
+                for i, name in enumerate(feature_names(first.basis.columns))
             ]
             # Those that were constant and are no more come first.
             found.sort(key=lambda s: -math.inf if s.shift is None else -abs(s.shift))
             return found, source
     return [], None
-
-
-def feature_names(basis: Basis) -> list[str]:
-    """Return a name for every feature: that of its column, and its place in it if that is a list."""
-    return [
-        column.name if column.width == 1 else f"{column.name}[{i}]"
-        for column in basis.columns
-        for i in range(column.width)
-    ]
 
 
 def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> FeatureShift:
