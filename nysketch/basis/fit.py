@@ -133,9 +133,9 @@ class _Fit:
         if self._options.m == AUTO:
             return self._grow()
         basis, report = self._choose(self._options.most)
-        return self._with_origin(basis, self._measure(basis), self._about(report))
+        return self._with_origin(basis, self._measure(basis), self._origin_of_landmarks(report))
 
-    def _about(self, report: dict[str, Any]) -> dict[str, Any]:
+    def _origin_of_landmarks(self, report: dict[str, Any]) -> dict[str, Any]:
         return {"sampling": self._options.sampling, "sampling_report": _to_six_digits(report)}
 
     def _with_origin(
@@ -201,25 +201,24 @@ class _Fit:
             basis, report = self._choose(m)
             measured = self._measure(basis)
             if isinstance(measured, quality.Quality):
-                tries.append(self._tried(measured))
+                _log_try(measured)
+                tries.append({name: _to_six_digits(getattr(measured, name)) for name in _OF_A_TRY})
             if m == most or basis.m < m or (isinstance(measured, quality.Quality) and measured.enough):
                 break
             m = min(2 * m, most)
         if isinstance(measured, quality.Quality) and not measured.enough and m == most:
             log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
-        origin = self._about(report) | ({"auto": tries} if tries else {})
+        origin = self._origin_of_landmarks(report) | ({"auto": tries} if tries else {})
         return self._with_origin(basis, measured, origin)
 
-    def _tried(self, measured: quality.Quality) -> dict[str, Any]:
-        log.info(
-            "%d landmarks: projection error %.2g ± %.1g, sampling error %.2g",
-            measured.landmarks,
-            measured.projection_error,
-            measured.projection_error_se,
-            measured.sampling_error,
-        )
-        names = ("landmarks", "projection_error", "projection_error_se", "sampling_error")
-        return {name: _to_six_digits(getattr(measured, name)) for name in names}
+
+# What is remembered of the numbers of landmarks that were tried.
+_OF_A_TRY = ("landmarks", "projection_error", "projection_error_se", "sampling_error")
+
+
+def _log_try(measured: quality.Quality) -> None:
+    values = [getattr(measured, name) for name in _OF_A_TRY]
+    log.info("%d landmarks: projection error %.2g ± %.1g, sampling error %.2g", *values)
 
 
 def _to_six_digits(value: Any) -> Any:

@@ -215,7 +215,7 @@ def _leverage(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Progr
     diagonal = np.maximum(kernel.diagonal(candidates), 0.0)
     trace = float(diagonal.sum())
     if trace == 0:
-        return rng.integers(len(candidates), size=1), _about_scores(0.0, diagonal)
+        return rng.integers(len(candidates), size=1), _describe_scores(0.0, diagonal)
     scorer = _Scorer(candidates, kernel, diagonal)
     ridge, factor, told = trace, float(_SMALLEST_DICTIONARY), 0
     while True:
@@ -238,10 +238,10 @@ def _leverage(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Progr
     with np.errstate(divide="ignore"):
         order = np.argsort(rng.standard_exponential(len(scores)) / scores)
     tell(m, m)
-    return order[: min(m, np.count_nonzero(scores))], _about_scores(ridge, scores)
+    return order[: min(m, np.count_nonzero(scores))], _describe_scores(ridge, scores)
 
 
-def _about_scores(ridge: float, scores: Floats) -> dict[str, Any]:
+def _describe_scores(ridge: float, scores: Floats) -> dict[str, Any]:
     spread = {"min": float(scores.min()), "median": float(np.median(scores)), "max": float(scores.max())}
     return {"lambda": ridge / len(scores), "effective_dimension": float(scores.sum()), "scores": spread}
 

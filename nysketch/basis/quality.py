@@ -48,7 +48,7 @@ _STEP = 512
 
 @dataclass(frozen=True)
 class Quality:
-    """What sampled rows say about landmarks; `rows` were measured and stand for `of_rows`."""
+    """What sampled rows say about landmarks; `rows` were measured and represent `of_rows`."""
 
     rows: int
     of_rows: int
@@ -90,9 +90,9 @@ class Quality:
                 else "More of them help too slowly to say how many would be enough."
             )
             sentences = [f"Too few landmarks: {found.format('above')}. {more}"]
-        return [*sentences, *self._about_the_kernel()]
+        return [*sentences, *self._notes_on_kernel()]
 
-    def _about_the_kernel(self) -> list[str]:
+    def _notes_on_kernel(self) -> list[str]:
         sharper, softer = _REMEDIES.get(self.kernel, ("a smaller --bandwidth", "a larger --bandwidth"))
         if self.sampling_error <= 1e-7 * self.mean_norm:
             return ["To the kernel, all rows are the same."]
@@ -175,7 +175,7 @@ def measure(
     effective_dimension: bool = True,
     at_most: int = MEASURED_ROWS,
 ) -> Quality | FourierQuality | None:
-    """Measure a basis on scaled rows that stand for `of_rows`; None if these are too few to say.
+    """Measure a basis on scaled rows that represent `of_rows`; None if these are too few to say.
 
     Rows must be in no order that has to do with their content: if there are many, the first will do.
     """

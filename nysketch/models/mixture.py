@@ -114,7 +114,7 @@ class MixtureModel(Model):
         else:
             widths = np.log(self.scaled_covariances).sum(axis=1) / 2
         widths = widths + np.log(self.scale).sum() + self.d / 2 * math.log(2 * math.pi)
-        with np.errstate(divide="ignore"):  # a component without weight is nowhere
+        with np.errstate(divide="ignore"):  # log 0: a component without weight has no rows
             return np.asarray(np.log(self.weights) - widths)
 
     def labels(self, rows: Floats) -> Labels:

@@ -191,7 +191,7 @@ def _expectation_maximisation(
         covariances = np.maximum(variances, floors)
         scales = model.scale**2
     new_weights = np.maximum(members / weight, WEIGHT_FLOOR)
-    # Of hardly any rows there is neither a mean nor a covariance.
+    # A component with hardly any rows keeps its mean and covariance: there is nothing to take others from.
     empty = members / weight < WEIGHT_FLOOR
     moves[empty], covariances[empty] = 0, model.scaled_covariances[empty]
     new = replace(

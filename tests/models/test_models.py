@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from nysketch.columns import Column
+from nysketch.columns import Column, feature_names
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.models.files import FORMATS, from_description, load_model, save_model
 from nysketch.models.kmeans import KMeansModel
@@ -80,6 +80,11 @@ def naive_log_joint(model, rows):
         gaussian = multivariate_normal(np.zeros(model.d), covariance)
         logs.append(np.log(weight) + gaussian.logpdf(rows - mean).reshape(len(rows)))
     return np.stack(logs, axis=1)
+
+
+def test_features_are_named_after_their_columns():
+    assert feature_names([Column("a"), Column("v", 2), Column("b")]) == ["a", "v[0]", "v[1]", "b"]
+    assert feature_names([]) == []
 
 
 # ---- k-means ---------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Expectation–maximisation for Gaussian mixtures on weighted points that have a spread of their own.
 
-A point stands for many rows. Its responsibilities are those of the average row, which makes every step raise
+A point represents many rows. Its responsibilities are those of the average row, which makes every step raise
 a lower bound on the likelihood of the rows (and the likelihood itself where points have no spread).
 """
 
