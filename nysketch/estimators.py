@@ -547,11 +547,11 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
     def bic(self, X: Any) -> float:
         """Return the Bayesian information criterion for rows: lower is better."""
         densities = self.score_samples(X)
-        return float(-2 * densities.sum() + self.model_.parameters * math.log(len(densities)))
+        return float(-2 * densities.sum() + self.model_.n_parameters * math.log(len(densities)))
 
     def aic(self, X: Any) -> float:
         """Return the Akaike information criterion for rows: lower is better."""
-        return float(-2 * self.score_samples(X).sum() + 2 * self.model_.parameters)
+        return float(-2 * self.score_samples(X).sum() + 2 * self.model_.n_parameters)
 
     def sample(self, n_samples: int = 1) -> tuple[Floats, Labels]:
         """Draw rows from the mixture; return them and their components, one component after the other."""

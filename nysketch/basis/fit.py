@@ -131,12 +131,12 @@ class _Fit:
             origin = {"frequencies": self._options.frequencies}
             return self._with_origin(fourier, self._measure(fourier), origin)
         if self._options.m == AUTO:
-            return self._grown()
+            return self._grow()
         basis, report = self._choose(self._options.most)
-        return self._with_origin(basis, self._measure(basis), self._about(report))
+        return self._with_origin(basis, self._measure(basis), self._origin_of_landmarks(report))
 
-    def _about(self, report: dict[str, Any]) -> dict[str, Any]:
-        return {"sampling": self._options.sampling, "sampling_report": _rounded(report)}
+    def _origin_of_landmarks(self, report: dict[str, Any]) -> dict[str, Any]:
+        return {"sampling": self._options.sampling, "sampling_report": _to_six_digits(report)}
 
     def _with_origin(
         self,
@@ -146,7 +146,7 @@ class _Fit:
     ) -> Basis:
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
         if measured is not None:
-            origin["held_out"] = _rounded(asdict(measured))
+            origin["held_out"] = _to_six_digits(asdict(measured))
         return replace(basis, origin=origin)
 
     def _measure(self, basis: Basis) -> quality.Quality | quality.FourierQuality | None:
@@ -191,7 +191,7 @@ class _Fit:
             chosen = self._rows[self._candidates[choice.indices]]
         return NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen)), choice.report
 
-    def _grown(self) -> Basis:
+    def _grow(self) -> Basis:
         """Double the number of landmarks until it is enough, or the most that is allowed."""
         most, tries = self._options.most, []
         if not len(self._held_out):
@@ -201,33 +201,32 @@ class _Fit:
             basis, report = self._choose(m)
             measured = self._measure(basis)
             if isinstance(measured, quality.Quality):
-                tries.append(self._tried(measured))
+                _log_try(measured)
+                tries.append({name: _to_six_digits(getattr(measured, name)) for name in _OF_A_TRY})
             if m == most or basis.m < m or (isinstance(measured, quality.Quality) and measured.enough):
                 break
             m = min(2 * m, most)
         if isinstance(measured, quality.Quality) and not measured.enough and m == most:
             log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
-        origin = self._about(report) | ({"auto": tries} if tries else {})
+        origin = self._origin_of_landmarks(report) | ({"auto": tries} if tries else {})
         return self._with_origin(basis, measured, origin)
 
-    def _tried(self, measured: quality.Quality) -> dict[str, Any]:
-        log.info(
-            "%d landmarks: projection error %.2g ± %.1g, sampling error %.2g",
-            measured.landmarks,
-            measured.projection_error,
-            measured.projection_error_se,
-            measured.sampling_error,
-        )
-        names = ("landmarks", "projection_error", "projection_error_se", "sampling_error")
-        return {name: _rounded(getattr(measured, name)) for name in names}
+
+# What is remembered of the numbers of landmarks that were tried.
+_OF_A_TRY = ("landmarks", "projection_error", "projection_error_se", "sampling_error")
 
 
-def _rounded(value: Any) -> Any:
+def _log_try(measured: quality.Quality) -> None:
+    values = [getattr(measured, name) for name in _OF_A_TRY]
+    log.info("%d landmarks: projection error %.2g ± %.1g, sampling error %.2g", *values)
+
+
+def _to_six_digits(value: Any) -> Any:
     """Round numbers to six digits: all that they can mean, and no more than every machine agrees on."""
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _to_six_digits(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
+        return [_to_six_digits(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 

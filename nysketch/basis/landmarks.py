@@ -215,7 +215,7 @@ def _leverage(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Progr
     diagonal = np.maximum(kernel.diagonal(candidates), 0.0)
     trace = float(diagonal.sum())
     if trace == 0:
-        return rng.integers(len(candidates), size=1), _about_scores(0.0, diagonal)
+        return rng.integers(len(candidates), size=1), _describe_scores(0.0, diagonal)
     scorer = _Scorer(candidates, kernel, diagonal)
     ridge, factor, told = trace, float(_SMALLEST_DICTIONARY), 0
     while True:
@@ -227,7 +227,7 @@ def _leverage(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Progr
         factor = max(_DICTIONARY, _SMALLEST_DICTIONARY / max(dimension, 1e-3))
         kept = np.minimum(factor * scores, looked_at[level])
         inside = rng.random(len(level)) < kept / looked_at[level]
-        scorer.dictionary, scorer.shares = level[inside], kept[inside]
+        scorer.dictionary, scorer.probabilities = level[inside], kept[inside]
         told = max(told, min(int(_OVERSAMPLING * dimension), m))  # an estimate, which may fall
         tell(told, m)
         if _OVERSAMPLING * dimension >= m or ridge <= 1e-10 * trace:
@@ -238,35 +238,35 @@ def _leverage(candidates: Rows, kernel: Kernel, m: int, rng: Random, tell: Progr
     with np.errstate(divide="ignore"):
         order = np.argsort(rng.standard_exponential(len(scores)) / scores)
     tell(m, m)
-    return order[: min(m, np.count_nonzero(scores))], _about_scores(ridge, scores)
+    return order[: min(m, np.count_nonzero(scores))], _describe_scores(ridge, scores)
 
 
-def _about_scores(ridge: float, scores: Floats) -> dict[str, Any]:
+def _describe_scores(ridge: float, scores: Floats) -> dict[str, Any]:
     spread = {"min": float(scores.min()), "median": float(np.median(scores)), "max": float(scores.max())}
     return {"lambda": ridge / len(scores), "effective_dimension": float(scores.sum()), "scores": spread}
 
 
 class _Scorer:
-    """Leverage scores, given a dictionary of rows that were kept with probabilities `shares`."""
+    """Leverage scores, given a dictionary of rows that were kept with probabilities `probabilities`."""
 
     def __init__(self, candidates: Rows, kernel: Kernel, diagonal: Floats) -> None:
         self.candidates, self.kernel, self.diagonal = candidates, kernel, diagonal
         self.dictionary = np.zeros(0, dtype=np.int64)
-        self.shares = np.zeros(0)
+        self.probabilities = np.zeros(0)
 
     def ceiling(self, ridge: float) -> Floats:
         """The score of a row orthogonal to all others; no score is higher."""
         return self.diagonal / (self.diagonal + ridge)
 
     def scores(self, rows: Indices, ridge: float) -> Floats:
-        """Return (k(x,x) − k(x,D)(K_DD + ridge·P)⁻¹k(D,x)) / ridge, P the diagonal of shares."""
+        """Return (k(x,x) − k(x,D)(K_DD + ridge·P)⁻¹k(D,x)) / ridge, P the diagonal of probabilities."""
         from scipy.linalg import cholesky, solve_triangular
 
         if not len(self.dictionary):
             return self.ceiling(ridge)[rows]
         Z = self.candidates[self.dictionary]
         # Scaled by P^-1/2 from both sides, the smallest eigenvalue is the ridge: safe to factorise.
-        scale = 1.0 / np.sqrt(self.shares)[:, None]
+        scale = 1.0 / np.sqrt(self.probabilities)[:, None]
         K = self.kernel(Z, Z)
         K *= scale
         K *= scale.T

@@ -69,7 +69,7 @@ class BasisOptions:
         if self.groups is not None:
             groups = {name: [*columns] for name, columns in self.groups.items()}
             object.__setattr__(self, "groups", groups)
-        self.kernel_options()  # complains about the rest
+        self._require_kernel()
         if self.features == "fourier":
             self._require_fourier()
 
@@ -82,6 +82,10 @@ class BasisOptions:
                 listed = ", ".join(field.name for field in fields(cls))
                 raise UsageError(f"there is no option {name!r} for making a basis; there are {listed}")
         return cls(**options)
+
+    def _require_kernel(self) -> None:
+        """Raise a UsageError unless there is such a kernel, with such parameters."""
+        self.kernel_options()
 
     def _require_fourier(self) -> None:
         if self.kernel != Gaussian.name or self.groups or "," in str(self.bandwidth):

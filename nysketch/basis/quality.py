@@ -48,7 +48,7 @@ _STEP = 512
 
 @dataclass(frozen=True)
 class Quality:
-    """What sampled rows say about landmarks; `rows` were measured and stand for `of_rows`."""
+    """What sampled rows say about landmarks; `rows` were measured and represent `of_rows`."""
 
     rows: int
     of_rows: int
@@ -90,9 +90,9 @@ class Quality:
                 else "More of them help too slowly to say how many would be enough."
             )
             sentences = [f"Too few landmarks: {found.format('above')}. {more}"]
-        return [*sentences, *self._about_the_kernel()]
+        return [*sentences, *self._notes_on_kernel()]
 
-    def _about_the_kernel(self) -> list[str]:
+    def _notes_on_kernel(self) -> list[str]:
         sharper, softer = _REMEDIES.get(self.kernel, ("a smaller --bandwidth", "a larger --bandwidth"))
         if self.sampling_error <= 1e-7 * self.mean_norm:
             return ["To the kernel, all rows are the same."]
@@ -175,7 +175,7 @@ def measure(
     effective_dimension: bool = True,
     at_most: int = MEASURED_ROWS,
 ) -> Quality | FourierQuality | None:
-    """Measure a basis on scaled rows that stand for `of_rows`; None if these are too few to say.
+    """Measure a basis on scaled rows that represent `of_rows`; None if these are too few to say.
 
     Rows must be in no order that has to do with their content: if there are many, the first will do.
     """
@@ -187,37 +187,37 @@ def measure(
         return None
     most = MEASURED_STRINGS if basis.text else at_most
     scaled, weights = scaled[:most], None if weights is None else weights[:most]
-    shares = shares_of(weights, len(scaled))
+    relative = relative_weights(weights, len(scaled))
     # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.
     with one_thread():
         if isinstance(basis, FourierBasis):
             return _measure_fourier(basis, scaled)
         assert isinstance(basis, NystromBasis)
-        return _measure_landmarks(basis, scaled, shares, max(of_rows, len(scaled)), effective_dimension)
+        return _measure_landmarks(basis, scaled, relative, max(of_rows, len(scaled)), effective_dimension)
 
 
 def _measure_landmarks(
-    basis: NystromBasis, X: Rows, shares: Floats, of_rows: int, with_dimension: bool
+    basis: NystromBasis, X: Rows, weights: Floats, of_rows: int, with_dimension: bool
 ) -> Quality:
     n, s = of_rows, len(X)
     features = features_of(basis, X)
     squared_norms = basis.kernel.diagonal(X)
     residuals = residuals_of(squared_norms, features)
-    pairs = PairMeans(basis, X, features, shares)
+    pairs = PairMeans(basis, X, features, weights)
     # Of all n² pairs, so many are a row with itself.
-    own = float((shares**2).mean()) / n
-    squared_error = (1 - own) * pairs.mean_h + float((shares**2 * residuals**2).mean()) / n
+    own = float((weights**2).mean()) / n
+    squared_error = (1 - own) * pairs.mean_h + float((weights**2 * residuals**2).mean()) / n
     # The larger the part of the table that was sampled, the less is left to chance.
     variance = pairs.variance_h * (1 - s / n)
     # |φ(x) − μ|² for each row, and its mean over draws of n rows.
     spreads = squared_norms - 2 * pairs.means_k + pairs.mean_k
-    squared_sampling = max(0.0, float((shares**2 * spreads).mean())) / n
+    squared_sampling = max(0.0, float((weights**2 * spreads).mean())) / n
     enough = _enough(squared_error, math.sqrt(variance), squared_sampling)
     error, error_se = _root(squared_error, math.sqrt(variance))
-    mean, mean_se = weighted_mean(residuals, shares, share_left=1 - s / n)
+    mean, mean_se = weighted_mean(residuals, weights, share_left=1 - s / n)
     needed = None
     if enough is False:
-        needed = _landmarks_needed(basis, X, shares, pairs, n, squared_error, squared_sampling)
+        needed = _landmarks_needed(basis, X, weights, pairs, n, squared_error, squared_sampling)
     return Quality(
         rows=s,
         of_rows=n,
@@ -226,19 +226,19 @@ def _measure_landmarks(
         rank=basis.rank,
         mean_residual=mean,
         mean_residual_se=mean_se,
-        residual_quantiles=_quantiles(residuals, shares),
-        mean_norm=float((shares * np.sqrt(squared_norms)).mean()),
+        residual_quantiles=_quantiles(residuals, weights),
+        mean_norm=float((weights * np.sqrt(squared_norms)).mean()),
         mean_kernel=pairs.mean_k,
         projection_error=error,
         projection_error_se=error_se,
         sampling_error=math.sqrt(squared_sampling),
-        effective_dimension=_effective_dimension(basis, X, shares, n) if with_dimension else None,
+        effective_dimension=_effective_dimension(basis, X, weights, n) if with_dimension else None,
         enough=enough,
         landmarks_needed=needed,
     )
 
 
-def shares_of(weights: Floats | None, rows: int) -> Floats:
+def relative_weights(weights: Floats | None, rows: int) -> Floats:
     """Return weights with a mean of 1: ones, where rows have none."""
     return np.ones(rows) if weights is None else weights / weights.mean()
 
@@ -255,7 +255,7 @@ def features_of(basis: Basis, X: Rows) -> Floats:
 class PairMeans:
     """Means over pairs of different rows of k and of h = k − k_Z, and the variance of the latter."""
 
-    def __init__(self, basis: NystromBasis, X: Rows, features: Floats, shares: Floats) -> None:
+    def __init__(self, basis: NystromBasis, X: Rows, features: Floats, weights: Floats) -> None:
         s = len(X)
         sums_k, sums_h = np.empty(s), np.empty(s)
         for start in range(0, s, _STEP):
@@ -264,16 +264,16 @@ class PairMeans:
             h = k - features[part] @ features.T
             rows = np.arange(len(k))
             k[rows, start + rows] = h[rows, start + rows] = 0.0
-            sums_k[part], sums_h[part] = k @ shares, h @ shares
-        others = shares.sum() - shares
-        pairs = float(shares @ others)
+            sums_k[part], sums_h[part] = k @ weights, h @ weights
+        others = weights.sum() - weights
+        pairs = float(weights @ others)
         self.means_k = sums_k / others  # of each row with all others
-        self.mean_k = float(shares @ sums_k) / pairs
+        self.mean_k = float(weights @ sums_k) / pairs
         self.means_h = sums_h / others
-        self.mean_h = float(shares @ sums_h) / pairs
+        self.mean_h = float(weights @ sums_h) / pairs
         # Of a U-statistic: the variance of the means over partners of each row, four times over s. These vary
         # on their own account, too, which makes it somewhat too large where there is nothing else: better so.
-        influence = 2 * shares * (self.means_h - self.mean_h)
+        influence = 2 * weights * (self.means_h - self.mean_h)
         self.variance_h = float((influence**2).mean()) / s
 
 
@@ -289,26 +289,26 @@ def _enough(squared_error: float, se: float, squared_sampling: float) -> bool | 
     return False if squared_error - se > squared_sampling else None
 
 
-def weighted_mean(values: Floats, shares: Floats, *, share_left: float) -> tuple[float, float]:
+def weighted_mean(values: Floats, weights: Floats, *, share_left: float) -> tuple[float, float]:
     """Return the mean over sampled rows and its standard error; so much of the table was not sampled."""
-    mean = float((shares * values).mean())
-    variance = float((shares**2 * (values - mean) ** 2).mean()) / len(values)
+    mean = float((weights * values).mean())
+    variance = float((weights**2 * (values - mean) ** 2).mean()) / len(values)
     return mean, math.sqrt(variance * share_left)
 
 
-def _quantiles(values: Floats, shares: Floats) -> dict[str, float]:
+def _quantiles(values: Floats, weights: Floats) -> dict[str, float]:
     order = np.argsort(values)
-    cumulative = np.cumsum(shares[order]) / shares.sum()
+    cumulative = np.cumsum(weights[order]) / weights.sum()
     # The smallest value that at least this share of the rows does not exceed.
     at = np.minimum(np.searchsorted(cumulative, list(QUANTILES.values()), side="left"), len(values) - 1)
     return dict(zip(QUANTILES, values[order][at].tolist(), strict=True))
 
 
-def _effective_dimension(basis: NystromBasis, X: Rows, shares: Floats, n: int) -> float:
+def _effective_dimension(basis: NystromBasis, X: Rows, weights: Floats, n: int) -> float:
     """N(λ) = tr C(C + λ)⁻¹ at λ = k(x,x)/n; the sample has no more dimensions than rows."""
     from scipy.linalg import eigh
 
-    roots = np.sqrt(shares)
+    roots = np.sqrt(weights)
     K = basis.kernel(X, X) * roots[:, None] * roots
     eigenvalues = np.maximum(eigh(K, eigvals_only=True, overwrite_a=True, driver="evd"), 0.0) / len(X)
     total = float(eigenvalues.sum())
@@ -318,7 +318,7 @@ def _effective_dimension(basis: NystromBasis, X: Rows, shares: Floats, n: int) -
 def _landmarks_needed(
     basis: NystromBasis,
     X: Rows,
-    shares: Floats,
+    weights: Floats,
     pairs: PairMeans,
     n: int,
     squared_error: float,
@@ -347,10 +347,10 @@ def _landmarks_needed(
 
     def with_first(count: int) -> float:
         part = coordinates[:count]
-        total, own = part @ shares, part**2 @ shares**2
-        mean_h = pairs.mean_k - float((total**2 - own).sum()) / (shares.sum() ** 2 - (shares**2).sum())
+        total, own = part @ weights, part**2 @ weights**2
+        mean_h = pairs.mean_k - float((total**2 - own).sum()) / (weights.sum() ** 2 - (weights**2).sum())
         residuals = np.maximum(basis.kernel.diagonal(X) - (part**2).sum(axis=0), 0.0)
-        return float(mean_h + (shares**2 * residuals).mean() / n)
+        return float(mean_h + (weights**2 * residuals).mean() / n)
 
     errors = [with_first(half // 2), with_first(half), squared_error]
     if not errors[0] > errors[1] > errors[2] > 0:

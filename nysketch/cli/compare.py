@@ -15,8 +15,8 @@ from nysketch.cli._options import common
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.twosample.explain import Region, Shift
-    from nysketch.twosample.mmd import Distance
+    from nysketch.twosample.explain import FeatureShift, Region
+    from nysketch.twosample.mmd import MMDEstimate
     from nysketch.twosample.results import Comparison, Comparisons
 
 log = logging.getLogger("nysketch")
@@ -211,7 +211,7 @@ def _error(value: float) -> str:
     return f" ± {value:.2g}" if math.isfinite(value) else ""
 
 
-def _unbiased(distance: Distance) -> str:
+def _unbiased(distance: MMDEstimate) -> str:
     if not math.isfinite(distance.squared_unbiased):
         return ""
     return f"; without the bias of sampling {distance.squared_unbiased:.4g}{_error(distance.squared_se)}"
@@ -231,7 +231,7 @@ def _left_out(found: Comparison) -> str:
     return "; ".join(parts)
 
 
-def _print_shifts(shifts: list[Shift]) -> None:
+def _print_shifts(shifts: list[FeatureShift]) -> None:
     rows = [
         [
             shift.feature,

@@ -204,15 +204,15 @@ def _fields(found: Independence) -> list[tuple[str, str]]:
     verdict = found.verdict
     if verdict is None:
         return [*fields, ("test", "none")]
-    some = verdict.shuffled_rows < found.rows
-    how = f"{verdict.shuffled_rows:,} sampled rows" if some else "all rows"
+    some = verdict.permuted_rows < found.rows
+    how = f"{verdict.permuted_rows:,} sampled rows" if some else "all rows"
     kind = "asymptotic: right for many rows"
     if verdict.exact:
         kind = "exact, of these alone" if some else "exact"
     answer = "dependent" if found.rejected else "no dependence beyond chance"
     return [
         *fields,
-        ("test", f"{verdict.shuffles:,} shuffles of {how} ({kind})"),
+        ("test", f"{verdict.permutations:,} shuffles of {how} ({kind})"),
         ("statistic", f"{verdict.statistic:.4g}; rejected beyond {verdict.threshold:.4g}"),
         ("p-value", f"{verdict.p_value:.4g}"),
         ("verdict", f"{answer} at level {found.alpha:g}"),

@@ -224,6 +224,8 @@ def _counting(bar: Callable[[int, int | None], None]) -> Callable[[str, int], No
 
 
 def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
+    from nysketch.models.mixture import MixtureModel
+
     model, result = learned.model, learned.sweep
     facts = model.facts
     if as_json:
@@ -245,7 +247,7 @@ def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, qu
         return
     if len(result.models) > 1:
         _print_sweep(result)
-    what = "centroids" if model.kind == "kmeans" else f"{model.covariance_type} Gaussians"
+    what = f"{model.covariance_type} Gaussians" if isinstance(model, MixtureModel) else "centroids"
     _output.echo(
         f"{output}: {model.k} {what if model.k > 1 else what.removesuffix('s')} of {model.d} features from "
         f"{facts['rows']:,} rows, by {facts['decoder']}, in {seconds:.1f} s"

@@ -16,7 +16,7 @@ import numpy as np
 
 from nysketch._types import Floats, Indices, Rows
 from nysketch.basis.nystrom import NystromBasis
-from nysketch.basis.quality import shares_of
+from nysketch.basis.quality import relative_weights
 from nysketch.columns import Column
 from nysketch.coresets.discrepancy import Distance
 from nysketch.coresets.recombination import adjusted, condense
@@ -181,7 +181,7 @@ def choose_functions(
             "--method mercer needs second moments or sampled rows, and there are none: sketch with "
             "--second-moments or --sample-rows, or use --method nystrom"
         )
-    shares = shares_of(evidence.weights, len(sampled))
+    shares = relative_weights(evidence.weights, len(sampled))
     moments = np.zeros((basis.m, basis.m))
     for start in range(0, len(sampled), _STEP):
         part = slice(start, start + _STEP)

@@ -17,7 +17,7 @@ import numpy as np
 from nysketch._types import Floats, Rows
 from nysketch.accumulators.sample import RowSample
 from nysketch.basis.nystrom import NystromBasis
-from nysketch.basis.quality import FEWEST_ROWS, PairMeans, features_of, shares_of
+from nysketch.basis.quality import FEWEST_ROWS, PairMeans, features_of, relative_weights
 
 # Pairs of so many rows tell it; they take a second.
 _MEASURED_ROWS = 2000
@@ -116,7 +116,7 @@ def _representative(sample: RowSample, basis: NystromBasis) -> tuple[Rows | None
     rows, weights = rows[weights > 0], weights[weights > 0]
     if not len(rows) or weights.sum() ** 2 < _EVEN * len(rows) * float((weights**2).sum()):
         return None, np.empty(0)
-    return rows, shares_of(weights, len(rows))
+    return rows, relative_weights(weights, len(rows))
 
 
 def _exact(basis: NystromBasis, points: Rows, weights: Floats, rows: Rows, of_rows: Floats) -> Distance:

@@ -24,7 +24,7 @@ from nysketch.accumulators.options import DEFAULT_SHUFFLES, MOST_SHUFFLES
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.hsic import statistic
-from nysketch.hsic.statistic import Verdict
+from nysketch.hsic.statistic import HSICTestResult
 from nysketch.kernels import Product
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import Embedded
@@ -47,7 +47,7 @@ class Independence:
     hsic: float
     standard_error: float | None  # None without sampled rows
     normalised: float | None
-    verdict: Verdict | None
+    verdict: HSICTestResult | None
     alpha: float
     notes: list[str]
     pairs: tuple[Independence, ...] = ()
@@ -55,7 +55,7 @@ class Independence:
 
     @property
     def p_value(self) -> float | None:
-        """The share of shuffles whose statistic is as large; None without a test."""
+        """The share of permutations whose statistic is as large; None without a test."""
         return None if self.verdict is None else self.verdict.p_value
 
     @property
@@ -78,8 +78,8 @@ class Independence:
             "p_value": self.p_value,
             "rejected": self.rejected,
             "rows": self.rows,
-            "shuffled_rows": None if verdict is None else verdict.shuffled_rows,
-            "shuffles": None if verdict is None else verdict.shuffles,
+            "shuffled_rows": None if verdict is None else verdict.permuted_rows,
+            "shuffles": None if verdict is None else verdict.permutations,
             "standard_error": self.standard_error,
             "statistic": None if verdict is None else verdict.statistic,
             "threshold": None if verdict is None or np.isinf(verdict.threshold) else verdict.threshold,
@@ -120,12 +120,12 @@ def independence(
     for number, part in enumerate(wanted):
         if progress is not None:
             progress(number, len(wanted))
-        found.append(_of_part(view, part, alpha=alpha, shuffles=draws, seed=seed, threads=threads))
+        found.append(_of_part(view, part, alpha=alpha, permutations=draws, seed=seed, threads=threads))
     if progress is not None:
         progress(len(wanted), len(wanted))
     joint, rest = found[0], found[1:]
     notes = [*dict.fromkeys([*view.notes, *(note for each in found for note in each.notes)])]
-    return replace(joint, pairs=tuple(_adjusted(rest)), notes=notes)
+    return replace(joint, pairs=tuple(_adjust_pairs(rest)), notes=notes)
 
 
 def require_shuffles(shuffles: int, alpha: float, pairs: int = 0) -> None:
@@ -149,7 +149,7 @@ def _shuffles(sketch: Sketch, shuffles: int | None, alpha: float, pairs: int) ->
     return shuffles
 
 
-def _adjusted(pairs: list[Independence]) -> list[Independence]:
+def _adjust_pairs(pairs: list[Independence]) -> list[Independence]:
     values = [pair.p_value for pair in pairs]
     if len(pairs) < 2 or any(value is None for value in values):
         return pairs
@@ -183,10 +183,10 @@ class _View:
             )
         if sketch.rows < FEWEST_ROWS:
             raise InputError(f"the sketch holds {sketch.rows} rows, too few: at least {FEWEST_ROWS}")
-        sketch.mean_kernel()  # complains if they have no weight
+        sketch.require_weight()
         rows = np.asarray(sketch.tally.sample.scaled(basis.middle), np.float64)
         parts = [basis.of_groups([number]) for number in range(len(basis.groups))]
-        return cls(sketch, basis, parts, rows, _notes_of_order(sketch) + _notes_of_doubles(sketch))
+        return cls(sketch, basis, parts, rows, _notes_on_order(sketch) + _notes_on_duplicates(sketch))
 
     def require_pairs(self) -> None:
         """Raise an IncompatibleError unless there are sums of pairs."""
@@ -211,7 +211,7 @@ class _View:
 
 
 def _of_part(
-    view: _View, part: Subset, *, alpha: float, shuffles: int, seed: int, threads: int
+    view: _View, part: Subset, *, alpha: float, permutations: int, seed: int, threads: int
 ) -> Independence:
     basis = view.basis if len(part) == len(view.basis.groups) else view.basis.of_groups(part)
     kernel = basis.kernel
@@ -224,13 +224,18 @@ def _of_part(
     some = rows[:_MEASURED_ROWS]
     error = strength = None
     if len(some) >= FEWEST_ROWS and not view.sketch.weighted:
-        measured = statistic.measured(basis, parts, some)
-        sampling = statistic.standard_error(basis, mean, means, some, view.sketch.rows)
+        measured = statistic.measure(basis, parts, some)
+        sampling = statistic.hsic_standard_error(basis, mean, means, some, view.sketch.rows)
         error = math.hypot(sampling, measured.landmark_error)
-        strength = measured.normalised(squared)
-    settings: dict[str, Any] = {"shuffles": shuffles, "alpha": alpha, "seed": seed, "threads": threads}
+        strength = measured.normalise(squared)
+    settings: dict[str, Any] = {
+        "permutations": permutations,
+        "alpha": alpha,
+        "seed": seed,
+        "threads": threads,
+    }
     verdict = None
-    if not shuffles:
+    if not permutations:
         pass
     elif view.sketch.weighted:
         notes.append("Rows have weights, which cannot be shuffled: no test.")
@@ -280,7 +285,7 @@ def _sampled_test(
     rows: Rows,
     count: int,
     settings: dict[str, Any],
-) -> Verdict:
+) -> HSICTestResult:
     """Test by a sample; of landmarks that are rows of the data, only what other landmarks express counts.
 
     They express themselves fully, and other rows less well: with many columns the test would reject too
@@ -329,14 +334,14 @@ def _own_rows(basis: NystromBasis, rows: Rows) -> tuple[NDArray[np.int64], NDArr
     )
 
 
-def _notes_of_doubles(sketch: Sketch) -> list[str]:
+def _notes_on_duplicates(sketch: Sketch) -> list[str]:
     """Say so if rows were counted twice."""
     if not (np.diff(sketch.tally.sample.keys) == 0).any():
         return []
     return ["The same rows are counted twice, as merge --force does: the p-value is too small."]
 
 
-def _notes_of_order(sketch: Sketch) -> list[str]:
+def _notes_on_order(sketch: Sketch) -> list[str]:
     """Say so if rows resemble their neighbours."""
     found = Embedded.of(sketch, sketch.basis.to_features).dependence
     if found is None or not found.found:

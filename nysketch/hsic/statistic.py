@@ -6,8 +6,10 @@ kernels only then. `hsic_squared` is the estimator of Kalinke and Szabó (2023),
 
 The tests take another statistic, which has no error of its own that would stay when rows get many. At a
 landmark z, both embeddings are known without any approximation: they are the mean of Π_g k_g(z_g, x_g), and
-Π_g of the means of k_g(z_g, x_g). The statistic is the length of their difference, the `gap`, in the span of
-the landmarks. What chance does to it is seen from rows whose groups are shuffled against each other.
+Π_g of the means of k_g(z_g, x_g). The statistic is the length of their difference in the span of the
+landmarks. FSIC (Jitkrittum, Szabó and Gretton, 2017) has the same difference, at test locations, and takes
+the mean of its squares. What chance does to it is seen by permutation: from rows whose groups are shuffled
+against each other.
 
 Everything here works on means and on scaled rows; where they come from is independence.py's business.
 """
@@ -57,8 +59,8 @@ def hsic_squared(joint: NystromBasis, parts: Sequence[NystromBasis], mean: Float
     found = squared + product - 2 * float(weights @ crossed)
     if found > _CANCELLED * max(squared, product):
         return found
-    # Of kernels without a bound, all digits may have cancelled. The gap has them still.
-    return gap_squared(joint, mean, means)
+    # Of kernels without a bound, all digits may have cancelled. The difference has them still.
+    return squared_difference(joint, mean, means)
 
 
 def _weights_of(features: NystromMap, values: Floats) -> Floats:
@@ -66,21 +68,21 @@ def _weights_of(features: NystromMap, values: Floats) -> Floats:
     return np.asarray(features.matrix.T @ (features.matrix @ values))
 
 
-def gap(mean: Floats, means: Floats) -> Floats:
-    """Return the difference of the two embeddings at the landmarks."""
+def embedding_difference(mean: Floats, means: Floats) -> Floats:
+    """Return the joint embedding less the product of those of the groups, at the landmarks."""
     return np.asarray(mean - means.prod(axis=0))
 
 
-def gap_squared(joint: NystromBasis, mean: Floats, means: Floats) -> float:
-    """Return the squared length of the gap in the span of the landmarks: no larger than HSIC²."""
-    return float(_squares(joint.nystrom, gap(mean, means)))
+def squared_difference(joint: NystromBasis, mean: Floats, means: Floats) -> float:
+    """Return the squared length of this difference in the span of the landmarks: no larger than HSIC²."""
+    return float(_squares(joint.nystrom, embedding_difference(mean, means)))
 
 
 # ---- tests ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HSICTestResult:
     """What a test found; `statistic` and `threshold` are lengths, like HSIC.
 
     `exact` if the rows that were shuffled are those that the statistic is of: all rows, or a sample alone.
@@ -93,13 +95,20 @@ class Verdict:
     p_value: float
     rejected: bool
     exact: bool
-    shuffles: int
-    shuffled_rows: int
+    permutations: int
+    permuted_rows: int
 
 
 def exact_test(
-    kernel: Product, rows: Rows, *, landmarks: int, shuffles: int, alpha: float, seed: int, threads: int = 1
-) -> Verdict:
+    kernel: Product,
+    rows: Rows,
+    *,
+    landmarks: int,
+    permutations: int,
+    alpha: float,
+    seed: int,
+    threads: int = 1,
+) -> HSICTestResult:
     """Test rows, scaled, and all of them: shuffle their groups against each other.
 
     Landmarks are rows with their groups shuffled. Rows themselves would be landmarks that see observed rows
@@ -111,7 +120,7 @@ def exact_test(
     parts = [group.of(rows)[rng.permutation(n)[: min(landmarks, n)]] for group in kernel.groups]
     places = np.concatenate(parts, axis=1)
     features = NystromMap.of(kernel(places, places))
-    observed, drawn = _Shuffled(kernel, rows, places, threads).squares(features, shuffles, rng)
+    observed, drawn = _PermutedRows(kernel, rows, places, threads).squares(features, permutations, rng)
     return _verdict(observed, drawn, alpha, exact=True, rows=n)
 
 
@@ -125,11 +134,11 @@ def sampled_test(
     own: NDArray[np.int64] | None = None,
     of_groups: Floats | None = None,
     excess: float = 0.0,
-    shuffles: int,
+    permutations: int,
     alpha: float,
     seed: int,
     threads: int = 1,
-) -> Verdict:
+) -> HSICTestResult:
     """Test `of_rows` rows by their means at the landmarks and a sample of them, scaled, to shuffle.
 
     Rows times the squared statistic have a limit if groups are independent, which both come close to.
@@ -140,10 +149,10 @@ def sampled_test(
     kernel = basis.kernel
     assert isinstance(kernel, Product)
     rng = np.random.default_rng(seed)
-    observed = max(gap_squared(basis, mean, means) - excess, 0.0)
+    observed = max(squared_difference(basis, mean, means) - excess, 0.0)
     rounding = _ROUNDING**2 * float(_squares(basis.nystrom, mean))
-    shuffled = _Shuffled(kernel, rows, basis.scaled_landmarks, threads, own, of_groups)
-    _, drawn = shuffled.squares(basis.nystrom, shuffles, rng)
+    permuted = _PermutedRows(kernel, rows, basis.scaled_landmarks, threads, own, of_groups)
+    _, drawn = permuted.squares(basis.nystrom, permutations, rng)
     drawn = np.maximum(drawn * (len(rows) / of_rows), rounding)
     return _verdict(observed, drawn, alpha, exact=False, rows=len(rows))
 
@@ -163,17 +172,17 @@ def only_own(basis: NystromBasis) -> Floats:
     return np.asarray(lengths / np.diag(np.linalg.inv(K)))
 
 
-def _squares(features: NystromMap, gaps: Floats) -> Floats:
-    return np.asarray(((gaps @ features.matrix.T) ** 2).sum(axis=-1))
+def _squares(features: NystromMap, differences: Floats) -> Floats:
+    return np.asarray(((differences @ features.matrix.T) ** 2).sum(axis=-1))
 
 
-def _verdict(observed: float, drawn: Floats, alpha: float, *, exact: bool, rows: int) -> Verdict:
+def _verdict(observed: float, drawn: Floats, alpha: float, *, exact: bool, rows: int) -> HSICTestResult:
     p_value = p_value_of(observed, drawn)
     threshold = math.sqrt(critical_value(drawn, alpha))
-    return Verdict(math.sqrt(observed), threshold, p_value, p_value <= alpha, exact, len(drawn), rows)
+    return HSICTestResult(math.sqrt(observed), threshold, p_value, p_value <= alpha, exact, len(drawn), rows)
 
 
-class _Shuffled:
+class _PermutedRows:
     """Rows, and the same rows with their groups shuffled, as landmarks see them.
 
     Of a landmark that is one of the rows (`own`, -1 for none) what `only_own` tells of each group is missing.
@@ -191,46 +200,48 @@ class _Shuffled:
         self._kernel, self._rows, self._landmarks, self._threads = kernel, rows, landmarks, threads
         self._own, self._of_groups = own, of_groups
 
-    def squares(self, features: NystromMap, shuffles: int, rng: np.random.Generator) -> tuple[float, Floats]:
-        """Return the squared statistic as it is, and after each of `shuffles` random shuffles."""
+    def squares(
+        self, features: NystromMap, permutations: int, rng: np.random.Generator
+    ) -> tuple[float, Floats]:
+        """Return the squared statistic as it is, and after each of `permutations` random ones."""
         found = []
-        for start in range(0, shuffles, _BATCH):
-            draws = self._drawn(min(_BATCH, shuffles - start), rng)
+        for start in range(0, permutations, _BATCH):
+            draws = self._draw(min(_BATCH, permutations - start), rng)
             if not start:  # together with others: kernel values take longer than a shuffle
                 draws = np.concatenate([self._in_place(), draws])
-            found.append(_squares(features, self._gaps(draws)))
+            found.append(_squares(features, self._differences(draws)))
         squares = np.concatenate(found)
         return float(squares[0]), squares[1:]
 
     def _in_place(self) -> NDArray[np.int64]:
-        """Return the shuffle that changes nothing, in the form of `_drawn`."""
+        """Return the shuffle that changes nothing, in the form of `_draw`."""
         n, others = len(self._rows), len(self._kernel.groups) - 1
         if n >= SHIFTED_FROM:
             return np.zeros((1, others), np.int64)
         return np.tile(np.arange(n), (1, others, 1))
 
-    def _drawn(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return shifts, shuffles × other groups; of few rows orders, shuffles × other groups × rows."""
+    def _draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return shifts, permutations × other groups; of few rows also × rows, and orders."""
         n, others = len(self._rows), len(self._kernel.groups) - 1
         if n >= SHIFTED_FROM:
             return rng.integers(n, size=(count, others))
         return rng.permuted(np.tile(np.arange(n), (count, others, 1)), axis=2)
 
-    def _gaps(self, draws: NDArray[np.int64]) -> Floats:
-        """Return the gap after each of these shuffles, shuffles × m."""
+    def _differences(self, draws: NDArray[np.int64]) -> Floats:
+        """Return the embedding difference after each of these permutations, permutations × m."""
         n = len(self._rows)
         found = np.empty((len(draws), len(self._landmarks)))
         step = max(_VALUES // n, 1)
         parts = [slice(i, i + step) for i in range(0, len(self._landmarks), step)]
 
         def work(part: slice) -> None:
-            found[:, part] = self._gaps_at(part, draws)
+            found[:, part] = self._differences_at(part, draws)
 
         with ThreadPoolExecutor(self._threads) as pool:  # one landmark has nothing to do with another
             list(pool.map(work, parts))
         return found
 
-    def _gaps_at(self, part: slice, draws: NDArray[np.int64]) -> Floats:
+    def _differences_at(self, part: slice, draws: NDArray[np.int64]) -> Floats:
         factors = self._kernel.factors(self._landmarks[part], self._rows)
         if self._own is not None and self._of_groups is not None:
             own = self._own[part]
@@ -238,14 +249,14 @@ class _Shuffled:
             for factor, alone in zip(factors, self._of_groups[:, part], strict=True):
                 factor[seen, own[seen]] -= alone[seen]
         means = np.array([factor.mean(axis=1) for factor in factors])
-        average = _mean_of_shifted if draws.ndim == 2 else mean_of_shuffled
+        average = _mean_of_shifted if draws.ndim == 2 else mean_of_permuted
         return np.asarray(average(factors, draws) - means.prod(axis=0))
 
 
-def mean_of_shuffled(factors: Sequence[Floats], orders: NDArray[np.int64]) -> Floats:
+def mean_of_permuted(factors: Sequence[Floats], orders: NDArray[np.int64]) -> Floats:
     """Return the means over rows of the product of factors, landmarks × rows, all but the first shuffled.
 
-    `orders` are shuffles × other factors × rows.
+    `orders` are permutations × other factors × rows.
     """
     found = np.empty((len(orders), len(factors[0])))
     for mean, order in zip(found, orders, strict=True):
@@ -270,7 +281,7 @@ def _mean_of_shifted(factors: Sequence[Floats], shifts: NDArray[np.int64]) -> Fl
 # ---- how sure, how strong --------------------------------------------------------------------------
 
 
-def standard_error(basis: NystromBasis, mean: Floats, means: Floats, rows: Rows, of_rows: int) -> float:
+def hsic_standard_error(basis: NystromBasis, mean: Floats, means: Floats, rows: Rows, of_rows: int) -> float:
     """Return the standard error of the HSIC of `of_rows` rows, from a sample of them, scaled.
 
     It is that of dependent groups: √n times HSIC is normal then. For independent ones it only tells the order
@@ -278,8 +289,8 @@ def standard_error(basis: NystromBasis, mean: Floats, means: Floats, rows: Rows,
     """
     kernel = basis.kernel
     assert isinstance(kernel, Product)
-    squared = gap_squared(basis, mean, means)
-    weights = _weights_of(basis.nystrom, gap(mean, means))
+    squared = squared_difference(basis, mean, means)
+    weights = _weights_of(basis.nystrom, embedding_difference(mean, means))
     # The influence of a row: by what it adds to the joint mean, and to that of each group beside the others.
     product, influence = np.ones((len(rows), basis.m)), np.zeros(len(rows))
     for number, group in enumerate(kernel.groups):  # one at a time: there may be many groups
@@ -309,7 +320,7 @@ class Measured:
         """How far HSIC at the landmarks is from that without them."""
         return abs(math.sqrt(self.at_landmarks) - math.sqrt(self.exact))
 
-    def normalised(self, squared: float) -> float | None:
+    def normalise(self, squared: float) -> float | None:
         """Return HSIC² of all rows relative to the largest, without what landmarks add; None if that is 0.
 
         Of two groups, it is the kernel alignment of the centred kernels.
@@ -319,7 +330,7 @@ class Measured:
         return min(max(squared - (self.at_landmarks - self.exact), 0.0) / self.largest**2, 1.0)
 
 
-def measured(joint: NystromBasis, parts: Sequence[NystromBasis], rows: Rows) -> Measured:
+def measure(joint: NystromBasis, parts: Sequence[NystromBasis], rows: Rows) -> Measured:
     """Measure rows, scaled: few, since it takes as many kernel values as there are pairs of them."""
     kernel = joint.kernel
     assert isinstance(kernel, Product)

@@ -23,7 +23,7 @@ from nysketch.jobs.store import Store
 from nysketch.jobs.store_io import digest_of, file_digest, read_json_or_none, write_json
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.compare import compare
-from nysketch.twosample.multiple_testing import adjusted
+from nysketch.twosample.multiple_testing import adjust_p_values
 from nysketch.twosample.results import Comparison
 
 log = logging.getLogger("nysketch")
@@ -120,7 +120,9 @@ class Drift:
                 found.append(None)
                 failed.append(comparison["name"])
                 errors.append(f"{name} cannot be compared with {other}: {error}")
-        tested = adjusted([each for each in found if each is not None], self._job.settings["drift"]["adjust"])
+        tested = adjust_p_values(
+            [each for each in found if each is not None], self._job.settings["drift"]["adjust"]
+        )
         results = iter(tested)
         described = [
             _described(comparison, other, [digest, self._digests[name]], next(results))

@@ -1,4 +1,14 @@
-"""Certificates: bounds on the cost of a model that hold for all rows of a sketch, without the rows."""
+"""Certificates: what is known for certain of a model on all rows of a sketch, without the rows.
+
+    certificate                a bound for the centroids of a model, in scaled units and in those of the data
+    recertify                  the same for a model that was refined on data since
+    certified_costs            the bound itself, feature by feature: from above, on the mean squared distance
+    certified_log_likelihood   its counterpart for mixtures: from below, on the mean log-likelihood
+
+Both bounds come from the cells of the sketch, and hold whatever their rows are. The last two are in scaled
+units, and also score the candidates of decoders (decode/select.py); estimates, which may err on either side,
+are there alone.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +45,11 @@ def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = 
     }
 
 
-def recertified(model: AnyModel, sketch: Sketch) -> AnyModel:
-    """Return a model that was refined on data with what is true of it now.
+def recertify(model: AnyModel, sketch: Sketch) -> AnyModel:
+    """Return a model that was refined on data with facts that are true of it now.
 
-    Its scores were those of the model before; of the new one the data say more than the sketch does.
+    The scores it had were those of the model before; the new one was measured on the data. Centroids get a
+    new certificate from the sketch; a mixture has none any more.
     """
     outdated = ("bic", "candidates", "objective")
     facts = {name: value for name, value in model.facts.items() if name not in outdated}

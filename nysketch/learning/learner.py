@@ -1,7 +1,8 @@
-"""Learning from a saved sketch: sketch → model, for one number of clusters or for many.
+"""Learning from a saved sketch: sketch → model, for one number of clusters at a time.
 
-How a mixture is found is decode/'s business; here it becomes a model in the units of the data, which says how
-it was obtained and how good it is, as far as a sketch can tell.
+decode/ finds a mixture; here it becomes a model in the units of the data, which says how it was obtained and
+how good it is, as far as a sketch can tell. What holds for certain is in certificate.py; sweep.py chooses the
+number of clusters.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from nysketch.errors import UsageError
 from nysketch.learning.certificate import certificate
 from nysketch.learning.decode.decoders import DECODERS, Step, Task
 from nysketch.learning.decode.evidence import Evidence
-from nysketch.learning.decode.mixture import COVARIANCES
+from nysketch.learning.decode.mixture import COVARIANCES, Mixture
 from nysketch.learning.decode.select import AUTO, Candidate, Judge, candidates
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
+from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.trimming import Trimmed, trimmed
+from nysketch.twosample.trimming import Trimmed, trim
 
 log = logging.getLogger("nysketch")
 
@@ -58,9 +60,9 @@ class Learner:
             raise UsageError(f"covariance must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
         if trials is not None and trials < 1:
             raise UsageError(f"the number of trials must be at least 1, not {trials}")
-        self._trimmed = None if robust is None else trimmed(sketch, robust, seed=seed)
+        self._trimmed = None if robust is None else trim(sketch, robust, seed=seed)
         if self._trimmed is not None:
-            _warn_if_overwhelmed(self._trimmed)
+            _log_if_overwhelmed(self._trimmed)
             sketch = self._trimmed.sketch
             if decoder == "cells":
                 raise UsageError(
@@ -71,7 +73,7 @@ class Learner:
         self._covariance, self._decoder, self._trials, self._seed = covariance, decoder, trials, seed
         self._progress = progress
 
-    def model(self, k: int) -> Any:
+    def model(self, k: int) -> AnyModel:
         """Return the best model with k clusters or components: a KMeansModel or a MixtureModel."""
         if k < 1:
             raise UsageError(f"the number of clusters must be at least 1, not {k}")
@@ -82,17 +84,18 @@ class Learner:
         with one_thread():
             found = candidates(self._evidence, task, self._decoder, self._judge, self._seed, self._steps(k))
         best = self._judge.best(found)
-        facts = self._facts(k, found, best)
+        model = self._in_data_units(best.mixture.normalise())
+        return replace(model, facts=self._facts(model, found, best))
+
+    def _in_data_units(self, mixture: Mixture) -> AnyModel:
         # The largest first: which comes out first is chance otherwise.
-        mixture = best.mixture.normalised()
         mixture = mixture.only(np.argsort(-mixture.weights, kind="stable"))
         basis = self._evidence.basis
         means = mixture.means * basis.scale + basis.center
         if self._covariance is None:
-            model = KMeansModel(
-                columns=basis.columns, scale=basis.scale, centroids=means, shares=mixture.weights, facts=facts
+            return KMeansModel(
+                columns=basis.columns, scale=basis.scale, centroids=means, shares=mixture.weights
             )
-            return replace(model, facts=facts | certificate(self._evidence.sketch, model, self._evidence))
         units = np.outer(basis.scale, basis.scale) if mixture.full else basis.scale**2
         return MixtureModel(
             columns=basis.columns,
@@ -101,7 +104,6 @@ class Learner:
             means=means,
             covariances=mixture.covariances * units,
             covariance_type=self._covariance,
-            facts=facts,
         )
 
     def _steps(self, k: int) -> Callable[[str], Step]:
@@ -118,11 +120,12 @@ class Learner:
 
         return of_decoder
 
-    def _facts(self, k: int, found: list[Candidate], best: Candidate) -> dict[str, Any]:
+    def _facts(self, model: AnyModel, found: list[Candidate], best: Candidate) -> dict[str, Any]:
+        """Return how the model was found, and how good it is."""
         sketch = self._evidence.sketch
         facts: dict[str, Any] = {
             "basis_digest": sketch.basis.digest,
-            "candidates": [{"decoder": c.decoder} | self._in_data_units(c) for c in found],
+            "candidates": [{"decoder": c.decoder} | self._scores(c) for c in found],
             "decoder": best.decoder,
             "judged_by": self._judge.judged_by,
             "objective": best.scores.objective,
@@ -131,21 +134,22 @@ class Learner:
             "seed": self._seed,
             "total_weight": sketch.total_weight,
         }
-        scores = self._in_data_units(best)
+        scores = self._scores(best)
         certified = scores["certified"]
         # An estimate may be on the wrong side of what is known for certain: by chance, not by much.
-        if self._covariance is None:
+        if isinstance(model, KMeansModel):
             distance = scores["estimate"] if certified is None else min(scores["estimate"], certified)
-            return facts | {"mean_squared_distance": distance}
+            facts["mean_squared_distance"] = distance
+            return facts | certificate(sketch, model, self._evidence)
         likelihood = scores["estimate"] if certified is None else max(scores["estimate"], certified)
         return facts | {
-            "bic": self._bic(k, scores["estimate"]),
+            "bic": self._bic(model, scores["estimate"]),
             "certified_log_likelihood": certified,
             "mean_log_likelihood": likelihood,
             "mean_log_likelihood_se": best.scores.standard_error,
         }
 
-    def _in_data_units(self, candidate: Candidate) -> dict[str, Any]:
+    def _scores(self, candidate: Candidate) -> dict[str, Any]:
         """Return the scores; densities are per unit of the data, distances stay in scaled units."""
         scores = candidate.scores.describe()
         if self._covariance is None:
@@ -156,17 +160,13 @@ class Learner:
                 scores[name] -= shift
         return scores
 
-    def _bic(self, k: int, mean_log_likelihood: float | None) -> float | None:
+    def _bic(self, model: MixtureModel, mean_log_likelihood: float) -> float:
         """Return the Bayesian information criterion of the rows that the likelihood was measured on."""
-        if mean_log_likelihood is None or self._covariance is None:
-            return None
-        d = self._evidence.d
-        each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self._covariance]
         n = self._judge.independent_rows
-        return -2 * n * mean_log_likelihood + (k - 1 + k * (d + each)) * math.log(n)
+        return -2 * n * mean_log_likelihood + model.n_parameters * math.log(n)
 
 
-def _warn_if_overwhelmed(found: Trimmed) -> None:
+def _log_if_overwhelmed(found: Trimmed) -> None:
     if found.overwhelmed:
         log.warning(
             "%d blocks of rows disagree wildly with the others: too many for a median of %d groups, so the "
@@ -178,11 +178,13 @@ def _warn_if_overwhelmed(found: Trimmed) -> None:
 
 def learn_kmeans(sketch: Sketch, k: int, **options: Any) -> KMeansModel:
     """Learn k centroids from a sketch; options are those of `Learner`."""
-    model: KMeansModel = Learner(sketch, **options).model(k)
+    model = Learner(sketch, covariance=None, **options).model(k)
+    assert isinstance(model, KMeansModel)
     return model
 
 
 def learn_gmm(sketch: Sketch, k: int, *, covariance: str = "diag", **options: Any) -> MixtureModel:
     """Learn a mixture of k Gaussians from a sketch; options are those of `Learner`."""
-    model: MixtureModel = Learner(sketch, covariance=covariance, **options).model(k)
+    model = Learner(sketch, covariance=covariance, **options).model(k)
+    assert isinstance(model, MixtureModel)
     return model

@@ -1,4 +1,7 @@
-"""Models for several numbers of clusters, and which number is best."""
+"""How many clusters? A model for each number that is tried, and which of them is best.
+
+Each is learned by learner.py, from what the sketch says once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from nysketch.errors import UsageError
 from nysketch.learning.learner import Learner
-from nysketch.models.kmeans import KMeansModel
+from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
 
 
@@ -17,9 +20,9 @@ class Sweep:
     """Models for several k, the value of the criterion for each, and the best of them."""
 
     criterion: str
-    models: list[Any]
+    models: list[AnyModel]
     values: list[float | None]
-    best: Any
+    best: AnyModel
 
     def table(self) -> list[dict[str, Any]]:
         """Return one entry per k, ready for JSON."""
@@ -57,7 +60,7 @@ def sweep(sketch: Sketch, ks: Iterable[int], **options: Any) -> Sweep:
     return Sweep("calinski_harabasz", models, values, next(exact, models[chosen]))
 
 
-def _calinski_harabasz(model: KMeansModel, total: float, rows: int) -> float | None:
+def _calinski_harabasz(model: AnyModel, total: float, rows: int) -> float | None:
     """Return the index; it says nothing of one cluster, nor where clusters have no width."""
     within = model.facts["mean_squared_distance"]
     if model.k < 2 or rows <= model.k or not within > 0:

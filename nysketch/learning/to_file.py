@@ -15,11 +15,12 @@ from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch._support.locks import output_lock
 from nysketch.engines.threads import Threads
 from nysketch.files.merge import merged
-from nysketch.learning.certificate import recertified
+from nysketch.learning.certificate import recertify
 from nysketch.learning.sweep import Sweep, sweep
 from nysketch.models.apply import threads_within
 from nysketch.models.files import require_format, save_model
 from nysketch.models.refine import refine, require_passes
+from nysketch.models.stored import AnyModel
 from nysketch.passes.memory import DEFAULT_MEMORY
 from nysketch.passes.sketching import Progress
 from nysketch.sources.open import open_source
@@ -42,7 +43,7 @@ class Refinement:
 class Learned:
     """What `learn_to_file` did: the model it saved, all that it was chosen from, and inputs it skipped."""
 
-    model: Any
+    model: AnyModel
     sweep: Sweep
     unreadable: tuple[str, ...] = ()
 
@@ -84,7 +85,7 @@ def learn_to_file(
                 "engine": Threads(threads),
                 "progress": refining,
             }
-            model = recertified(refine(model, source, refinement.passes, **settings), sketch)
+            model = recertify(refine(model, source, refinement.passes, **settings), sketch)
         if len(ks) > 1:
             table = {"criterion": learned.criterion, "sweep": learned.table()}
             model = replace(model, facts=model.facts | table)

@@ -1,8 +1,8 @@
 """Learned models: cluster centres and Gaussian mixtures, and what they say of rows.
 
 Everything is in the units of the data; distances are measured after dividing each column by its scale.
-How a model is learned from a sketch is decode/'s business, its files are files.py's, rows come
-from apply.py and refine.py.
+How a model is learned from a sketch is the business of learning/. Its files are in files.py and stored.py;
+apply.py, score.py and refine.py bring it to the rows of a source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nysketch import __version__
 from nysketch._types import Floats, Labels
-from nysketch.columns import Column, total_width
+from nysketch.columns import Column, feature_names, total_width
 
 SCHEMA_VERSION = 1
 
@@ -78,10 +78,10 @@ class Model:
         if found != shape:
             raise ValueError(f"{name} has shape {found}, not {shape}")
 
-    def _require_shares(self, name: str) -> None:
-        shares = getattr(self, name)
+    def _require_proportions(self, name: str) -> None:
+        proportions = getattr(self, name)
         self._require_shape(name, (self.k,))
-        if (shares < 0).any() or abs(math.fsum(shares) - 1) > 1e-6:
+        if (proportions < 0).any() or abs(math.fsum(proportions) - 1) > 1e-6:
             raise ValueError(f"{name} are not shares: they must not be negative, and sum to 1")
 
     def _require_near(self, name: str) -> None:
@@ -104,7 +104,7 @@ class Model:
     @property
     def features(self) -> list[str]:
         """A name for each feature: a column of width w > 1 gives name[0] … name[w-1]."""
-        return [name for column in self.columns for name in features_of_column(column)]
+        return feature_names(self.columns)
 
     @property
     def center(self) -> Floats:
@@ -154,13 +154,6 @@ class Model:
 
 # Names that every description has.
 COMMON_KEYS = ("columns", "column_widths", "kind", "scale", "schema_version", "software")
-
-
-def features_of_column(column: Column) -> list[str]:
-    """Return the names of the features of a column."""
-    return (
-        [column.name] if column.width == 1 else [f"{column.name}[{index}]" for index in range(column.width)]
-    )
 
 
 def row_squares(differences: Floats) -> Floats:

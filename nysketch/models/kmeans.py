@@ -27,7 +27,7 @@ class KMeansModel(Model):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._require_near("centroids")
-        self._require_shares("shares")
+        self._require_proportions("shares")
 
     def __repr__(self) -> str:
         return f"<KMeansModel: {self.k} clusters × {self.d} features>"

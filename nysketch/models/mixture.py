@@ -43,7 +43,7 @@ class MixtureModel(Model):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_shares("weights")
+        self._require_proportions("weights")
         self._require_near("means")
         if self.covariance_type not in COVARIANCE_TYPES:
             raise ValueError(f"covariance_type must be one of {', '.join(COVARIANCE_TYPES)}")
@@ -73,8 +73,8 @@ class MixtureModel(Model):
         return len(self.weights)
 
     @property
-    def parameters(self) -> int:
-        """How many numbers can be chosen freely."""
+    def n_parameters(self) -> int:
+        """How many numbers can be chosen freely: what information criteria count."""
         d = self.d
         each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self.covariance_type]
         return self.k - 1 + self.k * (d + each)
@@ -114,7 +114,7 @@ class MixtureModel(Model):
         else:
             widths = np.log(self.scaled_covariances).sum(axis=1) / 2
         widths = widths + np.log(self.scale).sum() + self.d / 2 * math.log(2 * math.pi)
-        with np.errstate(divide="ignore"):  # a component without weight is nowhere
+        with np.errstate(divide="ignore"):  # log 0: a component without weight has no rows
             return np.asarray(np.log(self.weights) - widths)
 
     def labels(self, rows: Floats) -> Labels:
@@ -128,7 +128,7 @@ class MixtureModel(Model):
         """Return log p(x) for each row, in the data's units."""
         densities = np.empty(len(rows))
         for part, Y in self._blocks(rows):
-            densities[part] = _normalised(self._log_joint(Y))[0]
+            densities[part] = _normalise(self._log_joint(Y))[0]
         return densities
 
     def costs(self, rows: Floats) -> Floats:
@@ -141,10 +141,10 @@ class MixtureModel(Model):
 
     def posterior(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return log p(x) for each row, and the probabilities of the components."""
-        densities, shares = np.empty(len(rows)), np.empty((len(rows), self.k))
+        densities, responsibilities = np.empty(len(rows)), np.empty((len(rows), self.k))
         for part, Y in self._blocks(rows):
-            densities[part], shares[part] = _normalised(self._log_joint(Y))
-        return densities, shares
+            densities[part], responsibilities[part] = _normalise(self._log_joint(Y))
+        return densities, responsibilities
 
     def _log_joint(self, Y: Floats) -> Floats:
         """Return log(weight · density) of every component at scaled rows."""
@@ -173,7 +173,7 @@ class MixtureModel(Model):
         return squares
 
 
-def _normalised(log_joint: Floats) -> tuple[Floats, Floats]:
+def _normalise(log_joint: Floats) -> tuple[Floats, Floats]:
     """Return log Σ exp and the shares of the terms; overwrites its argument."""
     largest = log_joint.max(axis=1)
     log_joint -= largest[:, None]

@@ -24,7 +24,7 @@ from nysketch.models.stored import AnyModel
 from nysketch.passes.sketching import Progress
 from nysketch.sources.protocol import Source
 
-Refined = TypeVar("Refined", KMeansModel, MixtureModel)
+Refined = TypeVar("Refined", bound=AnyModel)
 # What adds up the results of a function over all rows.
 SumOver = Callable[[Any], Sums]
 
@@ -64,7 +64,7 @@ def refine(
         report = None if progress is None else _of_all(progress, number, passes)
         total = partial(sum_over, model, source, nulls=nulls, engine=engine, progress=report)
         new, facts = step(model, total)
-        changed = _changed(model, new)
+        changed = _has_changed(model, new)
         model = replace(new, facts=model.facts | facts | {"refined_passes": before + number + 1})
         if not changed:
             break
@@ -91,20 +91,20 @@ def _of_all(progress: Progress, number: int, passes: int) -> Progress:
     return report
 
 
-def _changed(old: AnyModel, new: AnyModel) -> bool:
+def _has_changed(old: AnyModel, new: AnyModel) -> bool:
     """Tell whether a pass changed anything but the last digits."""
     if isinstance(old, KMeansModel):
         assert isinstance(new, KMeansModel)
-        return _moved(old.centroids, new.centroids, old.scaled_centroids, old.scale)
+        return _has_moved(old.centroids, new.centroids, old.scaled_centroids, old.scale)
     assert isinstance(new, MixtureModel)
     return (
-        _moved(old.means, new.means, old.scaled_means, old.scale)
+        _has_moved(old.means, new.means, old.scaled_means, old.scale)
         or not np.allclose(new.weights, old.weights, rtol=0, atol=_NO_CHANGE)
         or not np.allclose(new.scaled_covariances, old.scaled_covariances, rtol=_NO_CHANGE, atol=_NO_CHANGE)
     )
 
 
-def _moved(old: Floats, new: Floats, scaled: Floats, scale: Floats) -> bool:
+def _has_moved(old: Floats, new: Floats, scaled: Floats, scale: Floats) -> bool:
     return bool((np.abs(new - old) / scale > _NO_CHANGE * (1 + np.abs(scaled).max())).any())
 
 
@@ -154,8 +154,8 @@ def _floors(model: MixtureModel) -> Floats:
     narrowest = np.einsum("jaa->ja", model.scaled_covariances).min(axis=0)
     deviations = np.sqrt(narrowest)
     # Features that nearly determine each other make a component narrow across the columns.
-    shares = np.linalg.eigvalsh(model.scaled_covariances / deviations[:, None] / deviations)
-    return np.asarray(narrowest * min(VARIANCE_FLOOR, float(shares.min())))
+    eigenvalues = np.linalg.eigvalsh(model.scaled_covariances / deviations[:, None] / deviations)
+    return np.asarray(narrowest * min(VARIANCE_FLOOR, float(eigenvalues.min())))
 
 
 def _expectation_maximisation(
@@ -165,12 +165,12 @@ def _expectation_maximisation(
     moments = _moments_of(model)
 
     def work(rows: Floats, weights: Floats | None) -> Sums:
-        densities, shares = model.posterior(rows)
+        densities, responsibilities = model.posterior(rows)
         likelihood = densities.sum() if weights is None else weights @ densities
         if weights is not None:
-            shares *= weights[:, None]
-        members = shares.sum(axis=0)
-        differences, squares = moments(model.scaled(rows), shares, members)
+            responsibilities *= weights[:, None]
+        members = responsibilities.sum(axis=0)
+        differences, squares = moments(model.scaled(rows), responsibilities, members)
         return {
             "members": members,
             "differences": differences,
@@ -191,7 +191,7 @@ def _expectation_maximisation(
         covariances = np.maximum(variances, floors)
         scales = model.scale**2
     new_weights = np.maximum(members / weight, WEIGHT_FLOOR)
-    # Of hardly any rows there is neither a mean nor a covariance.
+    # A component with hardly any rows keeps its mean and covariance: there is nothing to take others from.
     empty = members / weight < WEIGHT_FLOOR
     moves[empty], covariances[empty] = 0, model.scaled_covariances[empty]
     new = replace(
@@ -213,17 +213,17 @@ def _moments_of(model: MixtureModel) -> Moments:
     """
     means = model.scaled_means
 
-    def from_products(Y: Floats, shares: Floats, members: Floats) -> tuple[Floats, Floats]:
-        rows, squares = shares.T @ Y, shares.T @ np.square(Y)
+    def from_products(Y: Floats, responsibilities: Floats, members: Floats) -> tuple[Floats, Floats]:
+        rows, squares = responsibilities.T @ Y, responsibilities.T @ np.square(Y)
         centred = members[:, None] * means
         return rows - centred, squares - (2 * rows - centred) * means
 
-    def one_by_one(Y: Floats, shares: Floats, members: Floats) -> tuple[Floats, Floats]:
+    def one_by_one(Y: Floats, responsibilities: Floats, members: Floats) -> tuple[Floats, Floats]:
         del members
         sums, squares = np.empty_like(means), np.empty_like(model.covariances)
         for j, mean in enumerate(means):
             D = Y - mean
-            weighted = shares[:, j, None] * D
+            weighted = responsibilities[:, j, None] * D
             sums[j] = weighted.sum(axis=0)
             squares[j] = weighted.T @ D if full else np.einsum("ij,ij->j", weighted, D)
         return sums, squares

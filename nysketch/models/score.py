@@ -154,7 +154,7 @@ def score(
     unscaled = float(sums["unscaled"]) / weight if is_scaled else None
     bic = None
     if isinstance(model, MixtureModel) and source.weights is None:
-        bic = 2 * mean * n + model.parameters * math.log(n)
+        bic = 2 * mean * n + model.n_parameters * math.log(n)
     return Score(
         rows=n,
         dropped_rows=int(sums["dropped"]),

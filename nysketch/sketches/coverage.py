@@ -8,7 +8,14 @@ from typing import Any
 
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import RANK_CUTOFF, require_landmarks
-from nysketch.basis.quality import FEWEST_ROWS, Quality, features_of, residuals_of, shares_of, weighted_mean
+from nysketch.basis.quality import (
+    FEWEST_ROWS,
+    Quality,
+    features_of,
+    relative_weights,
+    residuals_of,
+    weighted_mean,
+)
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.sketches.sketch import Sketch
 
@@ -18,18 +25,18 @@ UNCOVERED_SHARE = 0.05
 GROWN = 1.25
 
 
-def drift(now: Quality, basis: Basis) -> str | None:
+def notes_on_drift(now: Quality, basis: Basis) -> list[str]:
     """Say so if rows are farther from the landmarks than those that these were chosen from."""
     held_out = basis.origin.get("held_out")
     if held_out is None:
-        return None
+        return []
     if not _has_grown(now.mean_residual, now.mean_residual_se, held_out, _rounding(now.mean_norm)):
-        return None
-    return (
+        return []
+    return [
         f"The rows are farther from the landmarks than those they were chosen from (mean residual "
         f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}): have the data changed? "
         "See `nysketch info --against`, or make a new basis."
-    )
+    ]
 
 
 def _has_grown(mean: float, mean_se: float, then: dict[str, Any], slack: float) -> bool:
@@ -90,10 +97,10 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
     rows = now.scaled(new.basis.middle)
     X = basis.transform(rows if basis.text else rows * new.basis.scale + new.basis.center)
     residuals = residuals_of(basis.kernel.diagonal(X), features_of(basis, X))
-    shares = shares_of(now.weights, len(X))
-    mean, mean_se = weighted_mean(residuals, shares, share_left=1 - len(X) / max(new.rows, len(X)))
+    weights = relative_weights(now.weights, len(X))
+    mean, mean_se = weighted_mean(residuals, weights, share_left=1 - len(X) / max(new.rows, len(X)))
     slack = _rounding(then["mean_norm"])
-    beyond = float((shares * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
+    beyond = float((weights * (residuals > then["residual_quantiles"]["99%"] + slack)).mean())
     grown = _has_grown(mean, mean_se, then, slack)
     # Beyond doubt, here too: small samples differ by chance.
     share_se = math.sqrt(UNCOVERED_SHARE * (1 - UNCOVERED_SHARE) * (1 / len(X) + 1 / then["rows"]))

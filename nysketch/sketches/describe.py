@@ -10,7 +10,7 @@ from nysketch._support.intervals import Stretches, numbers
 from nysketch.basis.base import Basis
 from nysketch.basis.quality import Quality, from_description
 from nysketch.provenance import Provenance, Whole
-from nysketch.sketches.coverage import drift
+from nysketch.sketches.coverage import notes_on_drift
 from nysketch.sketches.sketch import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
@@ -86,8 +86,8 @@ def describe_quality(
         now = thing.quality(effective_dimension=effective_dimension)
         if now is not None:
             facts = now.describe() | {"measured_on": "sample"}
-            changed = drift(now, basis) if isinstance(now, Quality) else None
-            return facts | ({"advice": [changed, *facts["advice"]]} if changed else {})
+            changed = notes_on_drift(now, basis) if isinstance(now, Quality) else []
+            return facts | ({"advice": [*changed, *facts["advice"]]} if changed else {})
     if "held_out" in basis.origin and (isinstance(thing, Basis) or thing.rows):
         return from_description(basis.origin["held_out"]).describe() | {"measured_on": "pilot"}
     return None

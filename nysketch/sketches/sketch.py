@@ -104,14 +104,18 @@ class Sketch:
         """How many features the basis supports."""
         return self.basis.rank
 
-    def mean_kernel(self) -> Floats:
-        """V / n, the empirical mean embedding evaluated at the landmarks."""
+    def require_weight(self) -> None:
+        """Raise an InputError unless some row has a positive weight: without any, there are no means."""
         weight = self.total_weight
         if not weight > 0:
             raise InputError(
                 f"the sketch holds no rows with positive weight (rows {self.rows}, weight {weight:g})"
             )
-        return self.kernel_sums / weight
+
+    def mean_kernel(self) -> Floats:
+        """V / n, the empirical mean embedding evaluated at the landmarks."""
+        self.require_weight()
+        return self.kernel_sums / self.total_weight
 
     def mean_features(self) -> Floats:
         """Return the mean features of all rows, r numbers."""

@@ -1,13 +1,7 @@
-"""Comparing sketches: how far apart, is it more than chance, is it safe against bad rows, and what moved.
+"""Comparisons of sketches, one step after the other: how far apart they are, whether by chance, what moved.
 
-embeddings.py    sketches as feature vectors in common coordinates
-strategy.py       which blocks of rows and which test suit two sketches
-outliers.py    leaving out blocks with bad rows
-explain.py    which columns shifted, which regions gained or lost rows
-multiple_testing.py     p-values of many comparisons
-results.py       what is asked, what is found
-
-The statistics themselves are mmd.py's and median_of_means.py's, which know nothing of sketches.
+The steps are in the modules next door. The statistics, in mmd.py, permutation.py and median_of_means.py, know
+nothing of sketches.
 """
 
 from __future__ import annotations
@@ -18,22 +12,27 @@ from typing import Any
 
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.embeddings import Embedded, embedded, unseen
+from nysketch.twosample.embeddings import Embedded, embed_both
 from nysketch.twosample.explain import explain
-from nysketch.twosample.mmd import Distance
-from nysketch.twosample.multiple_testing import adjusted
-from nysketch.twosample.outliers import without_bad_rows
-from nysketch.twosample.permutation import PERMUTATION
+from nysketch.twosample.mmd import MMDEstimate
+from nysketch.twosample.multiple_testing import adjust_p_values
+from nysketch.twosample.outliers import leave_out_outliers
 from nysketch.twosample.results import ADJUSTMENTS, CONSECUTIVE, NONE, Comparison, Comparisons, Options
 from nysketch.twosample.strategy import (
-    Limits,
+    Tolerance,
     blocks_of,
     choose_partition,
+    choose_test,
+    landmark_allowance,
+    notes_on_landmarks,
+    notes_on_own_landmarks,
+    notes_on_partition,
+    notes_on_precisions,
+    notes_on_shared_rows,
+    notes_on_test,
+    require_no_permutation,
     rounding,
     run_test,
-    warn_of_own_landmarks,
-    warn_of_precisions,
-    warn_of_shared_rows,
 )
 from nysketch.twosample.trimming import without
 
@@ -46,7 +45,7 @@ def compare(
     """Compare two sketches: their MMD with its error, a test, and what moved; options as in `Options`."""
     wanted = Options(**options)
     wanted.require_draws()
-    return _compare(first, second, embedded(first, second), names, wanted)
+    return _compare(first, second, embed_both(first, second), names, wanted)
 
 
 def compare_all(
@@ -76,7 +75,7 @@ def compare_all(
         except (IncompatibleError, InputError, UsageError) as error:
             raise type(error)(f"{names[i]} and {names[j]}: {error}") from error
     if len(pairs) > 1:
-        found = adjusted(found, adjustment)
+        found = adjust_p_values(found, adjustment)
     return Comparisons(list(names), list(pairs), found, adjustment if len(pairs) > 1 else NONE)
 
 
@@ -92,7 +91,7 @@ class _Shared:
         """Return two of them in coordinates that they share."""
         if self._sketches[i].basis == self._sketches[j].basis:
             return self._own(i), self._own(j)
-        return embedded(self._sketches[i], self._sketches[j])
+        return embed_both(self._sketches[i], self._sketches[j])
 
     def _own(self, i: int) -> Embedded:
         if i not in self._embedded:
@@ -109,30 +108,34 @@ def _compare(
     names: tuple[str, str],
     options: Options,
 ) -> Comparison:
-    notes: list[str] = []
     robustness = None
     if options.robust is None:
-        partition = choose_partition(both, options, names, notes)
+        partition = choose_partition(both, options, names)
+        notes = notes_on_partition(both, options, names)
     else:
-        both, robustness, partition = without_bad_rows(both, options, names, notes)
+        kept = leave_out_outliers(both, options, names)
+        both, robustness, partition, notes = kept.both, kept.robustness, kept.partition, kept.notes
     one, two = (blocks_of(side, partition) for side in both)
-    distance = Distance.of(one, two)
-    same_basis = first.basis == second.basis
+    distance = MMDEstimate.of(one, two)
     test: str | None = None if options.test == NONE else options.test
-    allowance = 0.0
+    same_basis = first.basis == second.basis
+    allowance: float | None = 0.0
     if not same_basis:
-        allowance, test = _allow_for_landmarks(first, second, test, notes)
-    if robustness is not None and robustness.overwhelmed:
-        test = None  # of bad rows; a note says so
-    notes += warn_of_shared_rows(first, second, names)
-    notes += warn_of_precisions(first, second)
+        require_no_permutation(test)
+        allowance = landmark_allowance(first, second)
+        notes += notes_on_landmarks(allowance, tested=test is not None)
+    if allowance is None or (robustness is not None and robustness.overwhelmed):
+        test = None  # a note says so
+    notes += notes_on_shared_rows(first, second, names) + notes_on_precisions(first, second)
     if same_basis:
-        notes += warn_of_own_landmarks(first, second, names)
+        notes += notes_on_own_landmarks(first, second, names)
     verdict = None
     if test is not None:
-        limits = Limits(allowance, rounding(first, second, both))
+        tolerance = Tolerance(allowance or 0.0, rounding(first, second, both))
         weighted = first.weighted or second.weighted
-        verdict = run_test(one, two, test, partition, limits, weighted, options, notes)
+        chosen = choose_test(one, two, test, partition, tolerance, weighted=weighted)
+        notes += notes_on_test(chosen)
+        verdict = run_test(chosen, tolerance, options)
     explanation = None
     if options.explain:
         seen = [first, second]
@@ -151,32 +154,8 @@ def _compare(
         dependences=(both[0].dependence, both[1].dependence),
         verdict=verdict,
         alpha=options.alpha,
-        allowance=allowance,
+        allowance=allowance or 0.0,
         robustness=robustness,
         explanation=explanation,
         notes=notes,
     )
-
-
-def _allow_for_landmarks(
-    first: Sketch, second: Sketch, test: str | None, notes: list[str]
-) -> tuple[float, str | None]:
-    """Return how much of the MMD may be due to different landmarks, and the test that allows for it."""
-    if test == PERMUTATION:
-        raise UsageError(
-            "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
-            "with the same --basis"
-        )
-    gaps = [unseen(sketch) for sketch in (first, second)]
-    if None in gaps:
-        notes.append(
-            "The landmarks differ, and without sampled rows it is unknown how much of the MMD is due to "
-            "that: no test."
-        )
-        return 0.0, None
-    allowance = sum(gap for gap in gaps if gap is not None)
-    notes.append(
-        f"The landmarks differ: up to {allowance:.2g} of the MMD may be due to that"
-        + (", which the test allows for." if test is not None else ".")
-    )
-    return allowance, test

@@ -45,18 +45,27 @@ class Embedded:
     @classmethod
     def of(cls, sketch: Sketch, coordinates: Coordinates) -> Embedded:
         """Bring a sketch to such coordinates."""
-        sketch.mean_kernel()  # complains if there are no rows
-        tally = sketch.tally
-        weights = tally.blocks.rows if tally.blocks.weights is None else tally.blocks.weights.high
-        weighted = sketch.weighted
-        random = Blocks.of(coordinates(sketch.block_kernel_sums), weights, weighted=weighted)
-        if sketch.spans is None:
-            return cls(sketch, random, None, None)
-        spans = Blocks.of(coordinates(sketch.spans.sums.high), sketch.spans.weight, weighted=weighted)
-        return cls(sketch, random, spans, dependence(random, spans))
+        sketch.require_weight()
+        random, spans = random_blocks(sketch, coordinates), span_blocks(sketch, coordinates)
+        return cls(sketch, random, spans, None if spans is None else dependence(random, spans))
 
 
-def embedded(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:
+def random_blocks(sketch: Sketch, coordinates: Coordinates = lambda values: values) -> Blocks:
+    """Return the random blocks of a sketch in such coordinates: kernel sums, unless told otherwise."""
+    blocks = sketch.tally.blocks
+    weights = blocks.rows if blocks.weights is None else blocks.weights.high
+    return Blocks.of(coordinates(blocks.sums.high), weights, weighted=sketch.weighted)
+
+
+def span_blocks(sketch: Sketch, coordinates: Coordinates = lambda values: values) -> Blocks | None:
+    """Return its spans of consecutive rows; None if it has none."""
+    spans = sketch.spans
+    if spans is None:
+        return None
+    return Blocks.of(coordinates(spans.sums.high), spans.weight, weighted=sketch.weighted)
+
+
+def embed_both(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:
     """Bring two sketches to common coordinates; raise IncompatibleError if there are none."""
     if first.basis == second.basis:
         to_features = first.basis.to_features
@@ -69,7 +78,7 @@ def joint_coordinates(first: Basis, second: Basis) -> tuple[Coordinates, Coordin
     """Return coordinates for sketches with different landmarks: in those of the first, and what is left."""
     mine, theirs = require_same_kernel(first, second)
     # The scalar products of the orthonormal features of the two.
-    across = mine.nystrom.matrix @ _across(mine, theirs) @ theirs.nystrom.matrix.T
+    across = mine.nystrom.matrix @ _cross_gram(mine, theirs) @ theirs.nystrom.matrix.T
     # |b|² = |across b|² + |rest b|² for every b.
     eigenvalues, vectors = np.linalg.eigh(np.eye(theirs.rank) - across.T @ across)
     rest = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
@@ -85,7 +94,7 @@ def joint_coordinates(first: Basis, second: Basis) -> tuple[Coordinates, Coordin
     return of_first, of_second
 
 
-def _across(mine: NystromBasis, theirs: NystromBasis) -> Floats:
+def _cross_gram(mine: NystromBasis, theirs: NystromBasis) -> Floats:
     """Return the kernel between the landmarks of two bases."""
     return mine.kernel(mine.scaled_landmarks, mine.transform(theirs.landmarks))
 
@@ -124,7 +133,7 @@ def _of_differences(kernel: Kernel) -> bool:
     return isinstance(kernel, _RADIAL)
 
 
-def unseen(sketch: Sketch) -> float | None:
+def projection_error_bound(sketch: Sketch) -> float | None:
     """Return how far the mean embedding may be from what the landmarks can express; None if unknown.
 
     Two standard errors more than it is estimated to be from the sampled rows.
@@ -140,4 +149,4 @@ def values_at(landmarks_of: NystromBasis, sketch: Sketch) -> Floats:
     if sketch.basis == landmarks_of:
         return sketch.mean_kernel()
     _, basis = require_same_kernel(landmarks_of, sketch.basis)
-    return _across(landmarks_of, basis) @ sketch.embedding_weights()
+    return _cross_gram(landmarks_of, basis) @ sketch.embedding_weights()

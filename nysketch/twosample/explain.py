@@ -16,9 +16,10 @@ import numpy as np
 from nysketch._types import Floats
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis, numeric_landmarks
+from nysketch.columns import feature_names
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.embeddings import values_at
+from nysketch.twosample.embeddings import random_blocks, span_blocks, values_at
 from nysketch.twosample.mmd import Blocks, uncorrelated
 
 # A column that varies by less than this, relative to its scale and its mean, is constant but for rounding.
@@ -29,7 +30,7 @@ _ALIKE = 0.5
 
 
 @dataclass(frozen=True)
-class Shift:
+class FeatureShift:
     """How a feature moved: `shift` is the second mean less the first, in standard deviations of the first.
 
     `spread` is the second standard deviation relative to the first. Both are None where it was constant.
@@ -57,7 +58,7 @@ class Region:
 class Explanation:
     """Features by how much their means shifted, and the landmarks where each sample has more rows."""
 
-    shifts: list[Shift]
+    shifts: list[FeatureShift]
     shifts_from: str | None  # "cells": of all rows; "sample": of the sampled ones
     more_in_first: list[Region]
     more_in_second: list[Region]
@@ -101,7 +102,7 @@ class _Moments:
         return replace(self, rows=self.rows / max(ratio, 1.0))
 
 
-def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[Shift], str | None]:
+def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[FeatureShift], str | None]:
     if first.basis.text:
         return [], None
     for source, moments in (("cells", _moments_of_cells), ("sample", _moments_of_sample)):
@@ -111,7 +112,7 @@ def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[lis
             tolerances = _CONSTANT * first.basis.scale
             found = [
                 _shift(name, one, two, i, float(tolerances[i]))
-                for i, name in enumerate(feature_names(first.basis))
+                for i, name in enumerate(feature_names(first.basis.columns))
             ]
             # Those that were constant and are no more come first.
             found.sort(key=lambda s: -math.inf if s.shift is None else -abs(s.shift))
@@ -119,24 +120,16 @@ def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[lis
     return [], None
 
 
-def feature_names(basis: Basis) -> list[str]:
-    """Return a name for every feature: that of its column, and its place in it if that is a list."""
-    return [
-        column.name if column.width == 1 else f"{column.name}[{i}]"
-        for column in basis.columns
-        for i in range(column.width)
-    ]
-
-
-def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> Shift:
+def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> FeatureShift:
     means = float(one.means[i]), float(two.means[i])
     deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
     unit, tolerance = deviations[0], tolerance + _CONSTANT * abs(means[0])
     if not unit > tolerance:
         moved = abs(means[0] - means[1]) > tolerance or deviations[1] > tolerance
-        return Shift(name, means, deviations, None if moved else 0.0, None, None)
+        return FeatureShift(name, means, deviations, None if moved else 0.0, None, None)
     error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
-    return Shift(name, means, deviations, (means[1] - means[0]) / unit, error / unit, deviations[1] / unit)
+    shift = (means[1] - means[0]) / unit
+    return FeatureShift(name, means, deviations, shift, error / unit, deviations[1] / unit)
 
 
 def _moments_of_cells(sketch: Sketch) -> _Moments | None:
@@ -221,12 +214,8 @@ def _regions(
 
 
 def _kernel_blocks(sketch: Sketch, consecutive: bool) -> Blocks:
-    if consecutive and sketch.spans is not None:
-        spans = sketch.spans
-        return uncorrelated(Blocks.of(spans.sums.high, spans.weight, weighted=sketch.weighted))
-    weights = sketch.tally.blocks.weights
-    rows = sketch.block_rows if weights is None else weights.high
-    return Blocks.of(sketch.block_kernel_sums, rows, weighted=sketch.weighted)
+    spans = span_blocks(sketch) if consecutive else None
+    return random_blocks(sketch) if spans is None else uncorrelated(spans)
 
 
 def _unlike(basis: NystromBasis, values: Floats, most: int) -> list[int]:

@@ -1,8 +1,8 @@
 """Median of means: estimates that a few corrupted rows cannot spoil, however wrong these are.
 
 A mean over all rows follows a single row of 1e18 anywhere if the kernel has no bound. The median over groups
-of blocks does not, as long as fewer than half of the groups hold such a row: a number of bad rows, not a
-share. The MMD is MONK, that of Lerasle, Szabó, Mathieu and Lecué (2019), from block sums.
+of blocks does not, as long as fewer than half of the groups hold such a row: a number of corrupted rows, not
+a share. The MMD is MONK, that of Lerasle, Szabó, Mathieu and Lecué (2019), from block sums.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FEWEST_GROUPS = 3
 _STEPS = 16  # groups are drawn anew at each of them
 _REGROUPINGS = 16
 # A block is wild if its distance from the centre is above the median by so many deviations: in one of 100
-# comparisons without any bad rows, for a single feature, and hardly ever for more.
+# comparisons without any outliers, for a single feature, and hardly ever for more.
 _WILD = 6.0
 # Or if it is so many times farther than a quarter of all blocks: of normal numbers, one in 10⁹ is.
 _FAR = 19.0
@@ -74,13 +74,13 @@ def _distances(points: Floats) -> Floats:
     return np.asarray(cdist(points, points))
 
 
-def _dealt(blocks: int, groups: int, rng: np.random.Generator) -> Indices:
+def _deal(blocks: int, groups: int, rng: np.random.Generator) -> Indices:
     """Deal blocks to groups at random, as evenly as they go."""
     return rng.permutation(np.arange(blocks) % groups)
 
 
 @dataclass(frozen=True, eq=False)
-class RobustMean:
+class RobustCentre:
     """A centre that most groups of blocks agree on, and which blocks do not.
 
     `wild` are the blocks to leave out. `astray` if some blocks are far closer to each other than to the
@@ -103,15 +103,14 @@ class RobustMean:
         return np.setdiff1d(np.arange(self.blocks), self.wild)
 
 
-def robust_mean(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustMean:
+def robust_centre(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustCentre:
     """Find the centre of a sample: the geometric median of the means of groups of blocks."""
     rng = np.random.default_rng(seed)
     if groups == len(blocks):
         centre = geometric_median(blocks.means)
     else:  # groups drawn at random leave their chance in it, which other groups take out again
         centres = [
-            geometric_median(blocks.grouped(_dealt(len(blocks), groups, rng)).means)
-            for _ in range(_REGROUPINGS)
+            geometric_median(blocks.group(_deal(len(blocks), groups, rng)).means) for _ in range(_REGROUPINGS)
         ]
         centre = geometric_median(np.array(centres))
     # A block of n rows is 1/√n from the centre by chance.
@@ -126,7 +125,7 @@ def robust_mean(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustMean:
     rounding = _ROUNDING * float(np.linalg.norm(centre)) * math.sqrt(float(np.median(blocks.weights)))
     limit = min(limit, _FAR * near) if near > rounding else limit
     astray = middle > _FAR * _closest(blocks)
-    return RobustMean(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
+    return RobustCentre(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
 
 
 def _closest(blocks: Blocks) -> float:
@@ -168,8 +167,8 @@ def monk_mmd(first: Blocks, second: Blocks, groups: int, *, seed: int = 0) -> Ro
     values, found = np.zeros(groups), []
     for _ in range(_STEPS):
         differences = (
-            first.grouped(_dealt(len(first), groups, rng)).means
-            - second.grouped(_dealt(len(second), groups, rng)).means
+            first.group(_deal(len(first), groups, rng)).means
+            - second.group(_deal(len(second), groups, rng)).means
         )
         f = geometric_median(differences)
         length = float(np.linalg.norm(f))

@@ -1,8 +1,8 @@
 """Two samples, each known only by sums over blocks of its rows: how far apart are they, and is it chance?
 
 Everything here works on `Blocks`: sums of feature vectors over disjoint sets of rows, and what these weigh.
-Where the features come from is the business of comparing/. The blocks may be random subsets of the rows, in
-which case rows are taken to be independent, or spans of consecutive rows, which may depend on each other.
+The features come from embeddings.py. The blocks may be random subsets of the rows, in which case rows are
+taken to be independent, or spans of consecutive rows, which may depend on each other.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ class Blocks:
         """Return some of the blocks."""
         return Blocks(self.sums[chosen], self.weights[chosen], self.numbers[chosen], self.weighted)
 
-    def grouped(self, labels: NDArray[np.int64]) -> Blocks:
+    def group(self, labels: NDArray[np.int64]) -> Blocks:
         """Return the blocks put together by their labels, 0 to the largest."""
         weights = np.bincount(labels, self.weights).astype(np.float64)
         sums = np.zeros((len(weights), self.sums.shape[1]))
         np.add.at(sums, labels, self.sums)
         return Blocks.of(sums, weights, weighted=self.weighted)
 
-    def regrouped(self, size: int) -> Blocks:
+    def regroup(self, size: int) -> Blocks:
         """Return `size` blocks each put together; what is left over joins the others, one by one."""
         groups = max(len(self) // size, 1)
-        return self.grouped(np.arange(len(self)) % groups)
+        return self.group(np.arange(len(self)) % groups)
 
     def deviations(self) -> Floats:
         """Return d_b, blocks × r, so that Σ d_b d_bᵀ estimates the covariance of `mean` without bias.
@@ -107,7 +107,7 @@ def uncorrelated(spans: Blocks) -> Blocks:
         # Of independent spans, products are as often negative as positive.
         if neighbours.sum() <= _ALIKE * math.sqrt(len(neighbours) * float((others**2).mean())):
             break
-        spans = spans.grouped(np.arange(len(spans)) // 2)
+        spans = spans.group(np.arange(len(spans)) // 2)
     return spans
 
 
@@ -117,7 +117,7 @@ _ALIKE = 0.5
 
 
 @dataclass(frozen=True)
-class Distance:
+class MMDEstimate:
     """The MMD of two samples; its square also without the bias that sampling gives it."""
 
     mmd: float
@@ -127,7 +127,7 @@ class Distance:
     standard_error: float
 
     @classmethod
-    def of(cls, first: Blocks, second: Blocks) -> Distance:
+    def of(cls, first: Blocks, second: Blocks) -> MMDEstimate:
         """Measure it; where the spread between blocks is unknown, errors are NaN."""
         difference = first.mean - second.mean
         squared = float(difference @ difference)

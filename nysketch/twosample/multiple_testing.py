@@ -10,7 +10,7 @@ from nysketch._types import Floats
 from nysketch.twosample.results import NONE, Comparison
 
 
-def adjusted(found: list[Comparison], adjustment: str) -> list[Comparison]:
+def adjust_p_values(found: list[Comparison], adjustment: str) -> list[Comparison]:
     """Return comparisons with p-values adjusted as asked; those without a test stay as they are."""
     tested = [i for i, comparison in enumerate(found) if comparison.p_value is not None]
     if adjustment == NONE or not tested:

@@ -1,6 +1,8 @@
-"""Comparing in spite of bad rows: which blocks to leave out, and when there are too many of them."""
+"""Comparisons that tolerate corrupted rows: which blocks to leave out, and when they are too many."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,44 +11,55 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import Embedded
 from nysketch.twosample.median_of_means import (
     FEWEST_GROUPS,
-    RobustMean,
+    RobustCentre,
     geometric_median,
     monk_mmd,
     require_groups,
-    robust_mean,
+    robust_centre,
 )
 from nysketch.twosample.mmd import Blocks, dependence
 from nysketch.twosample.results import AUTO, CONSECUTIVE, RANDOM, Options, Robustness
-from nysketch.twosample.strategy import blocks_of, choose_partition
+from nysketch.twosample.strategy import blocks_of, choose_partition, notes_on_partition
 
 # Blocks that vary more than so many times as much as most sampled rows do are not made of such rows.
 _WILDLY = 100.0
 _SAMPLED, _FEWEST_SAMPLED = 500, 50
 
 
-def without_bad_rows(
-    both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str], notes: list[str]
-) -> tuple[tuple[Embedded, Embedded], Robustness, str]:
-    """Leave out the blocks of both that disagree with most others.
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What is left of two sketches without their outlying blocks; which blocks to compare, and notes on both.
 
-    Also return which blocks to compare, and what the median over all blocks is.
+    `robustness` is what the median over all blocks says.
     """
+
+    both: tuple[Embedded, Embedded]
+    robustness: Robustness
+    partition: str
+    notes: list[str]
+
+
+def leave_out_outliers(both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str]) -> Kept:
+    """Leave out the blocks of both that disagree with most others."""
     groups = options.robust
     assert groups is not None
-    of_random = [_centre(side.random, groups, name, options) for side, name in zip(both, names, strict=True)]
-    of_spans = [
-        None if side.spans is None else _centre_of_spans(side.spans, groups, options) for side in both
-    ]
+    for side, name in zip(both, names, strict=True):
+        require_groups(groups, len(side.random), name)
+    of_random = [robust_centre(side.random, groups, seed=options.seed) for side in both]
+    of_spans = [_centre_of_spans(side, groups, options.seed) for side in both]
     spans = [centre for centre in of_spans if centre is not None]
-    first, second = (_trimmed(*parts) for parts in zip(both, of_random, of_spans, strict=True))
+    first, second = (_leave_out(*parts) for parts in zip(both, of_random, of_spans, strict=True))
     left = first, second
-    trouble = _trouble(of_random, left, names, RANDOM)
-    # Bad rows in one place of a file are in all random blocks, but in few spans.
+    trouble = _notes_on_trouble(of_random, left, names, RANDOM)
+    # Corrupted rows in one place of a file are in all random blocks, but in few spans.
     burst = bool(trouble) and options.blocks == AUTO and len(spans) == 2
-    burst = burst and not _trouble(spans, left, names, CONSECUTIVE)
+    burst = burst and not _notes_on_trouble(spans, left, names, CONSECUTIVE)
     if burst:
-        notes.append("Bad rows follow each other: runs of consecutive rows are compared.")
-    partition = CONSECUTIVE if burst else choose_partition(left, options, names, notes)
+        partition = CONSECUTIVE
+        notes = ["Bad rows follow each other: runs of consecutive rows are compared."]
+    else:
+        partition = choose_partition(left, options, names)
+        notes = notes_on_partition(left, options, names)
     centres = of_random
     if partition == CONSECUTIVE:
         wanted = groups if options.blocks == CONSECUTIVE else FEWEST_GROUPS
@@ -54,54 +67,50 @@ def without_bad_rows(
             require_groups(wanted, 0 if side.spans is None else len(side.spans), name, "runs")
         # Runs of sorted rows vary as much as they like: what is left must be seen in random blocks.
         seen = [] if burst or options.blocks == CONSECUTIVE else trouble
-        centres, trouble = spans, [] if burst else _too_many(spans, names) or seen
-    notes += trouble
+        centres, trouble = spans, [] if burst else _notes_on_too_many(spans, names) or seen
     one, two = (blocks_of(side, partition) for side in both)
     median = monk_mmd(one, two, min(centre.groups for centre in centres), seed=options.seed)
     left_out = [part.numbers[centre.wild].tolist() for part, centre in zip((one, two), centres, strict=True)]
-    return left, Robustness(median, (left_out[0], left_out[1]), bool(trouble)), partition
+    robustness = Robustness(median, (left_out[0], left_out[1]), bool(trouble))
+    return Kept(left, robustness, partition, notes + trouble)
 
 
-def _trouble(
-    centres: list[RobustMean], left: tuple[Embedded, ...], names: tuple[str, str], partition: str
+def _notes_on_trouble(
+    centres: list[RobustCentre], left: tuple[Embedded, ...], names: tuple[str, str], partition: str
 ) -> list[str]:
-    """Say why what is left may be bad as well."""
-    found = _too_many(centres, names)
+    """Say why what is left may be corrupted as well."""
+    notes = _notes_on_too_many(centres, names)
     for name, side in zip(names, left, strict=True):
         blocks = side.random if partition == RANDOM else side.spans
-        excess = None if blocks is None or found else _excess(side.sketch, blocks)
+        excess = None if blocks is None or notes else _excess(side.sketch, blocks)
         if excess is not None and excess > _WILDLY:
-            found.append(
+            notes.append(
                 f"{name}: blocks of rows vary {excess:.2g} times as much as most rows do: bad rows in nearly "
                 "all blocks, or very heavy tails. The MMD may be that of bad rows, and there is no test. "
                 "Sketch with more --blocks."
             )
-    return found
+    return notes
 
 
-def _centre(blocks: Blocks, groups: int, name: str, options: Options) -> RobustMean:
-    require_groups(groups, len(blocks), name)
-    return robust_mean(blocks, groups, seed=options.seed)
-
-
-def _centre_of_spans(spans: Blocks, groups: int, options: Options) -> RobustMean | None:
+def _centre_of_spans(side: Embedded, groups: int, seed: int) -> RobustCentre | None:
     """Find the centre of the spans, of which there may be fewer than groups."""
-    groups = min(groups, len(spans))
-    return robust_mean(spans, groups, seed=options.seed) if groups >= FEWEST_GROUPS else None
+    if side.spans is None or min(groups, len(side.spans)) < FEWEST_GROUPS:
+        return None
+    return robust_centre(side.spans, min(groups, len(side.spans)), seed=seed)
 
 
-def _trimmed(side: Embedded, of_random: RobustMean, of_spans: RobustMean | None) -> Embedded:
+def _leave_out(side: Embedded, of_random: RobustCentre, of_spans: RobustCentre | None) -> Embedded:
     random = side.random.only(of_random.kept())
     if side.spans is None or of_spans is None:
         return Embedded(side.sketch, random, None, None)
     spans = side.spans.only(of_spans.kept())
-    # Bad rows that follow each other are in a few spans and in all random blocks: what these tell of the
-    # order must not be left out. Scattered ones are in some of both, and say nothing.
+    # Corrupted rows that follow each other are in a few spans and in all random blocks: what these tell of
+    # the order must not be left out. Scattered ones are in some of both, and say nothing.
     order = dependence(random, spans) if len(of_random.wild) else side.dependence
     return Embedded(side.sketch, random, spans, order)
 
 
-def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
+def _notes_on_too_many(centres: list[RobustCentre], names: tuple[str, str]) -> list[str]:
     """Say so if half of the groups may hold a wild block of either side."""
     groups = min(centre.groups for centre in centres)
     if not any(c.astray for c in centres) and 2 * sum(len(c.wild) for c in centres) < groups:
@@ -116,7 +125,7 @@ def _too_many(centres: list[RobustMean], names: tuple[str, str]) -> list[str]:
     ]
 
 
-def _remedy(groups: int, centres: list[RobustMean]) -> str:
+def _remedy(groups: int, centres: list[RobustCentre]) -> str:
     most = min(centre.blocks for centre in centres)
     larger = f"Use --robust {most}, or sketch" if groups < most else "Sketch"
     return f"{larger} with more --blocks."

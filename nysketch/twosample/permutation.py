@@ -20,7 +20,7 @@ _STEP = 4096
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MMDTestResult:
     """What a test found: `threshold` is the MMD beyond which it rejects, at its level alpha."""
 
     test: str
@@ -46,7 +46,7 @@ def exchangeable(first: Blocks, second: Blocks) -> tuple[Blocks, Blocks] | None:
     if not found:
         return None
     _, partner, size = max(found)
-    return first.regrouped(partner), second.regrouped(size)
+    return first.regroup(partner), second.regroup(size)
 
 
 def permutation_test(
@@ -57,7 +57,7 @@ def permutation_test(
     permutations: int,
     rng: np.random.Generator,
     floor: float = 0.0,
-) -> Verdict:
+) -> MMDTestResult:
     """Exchange blocks between the samples at random, and see how often the MMD is as large.
 
     Exact if blocks of both samples hold equally many rows. Otherwise nearly so, because each MMD is taken
@@ -97,7 +97,7 @@ def bootstrap_test(
     rng: np.random.Generator,
     allowance: float = 0.0,
     floor: float = 0.0,
-) -> Verdict:
+) -> MMDTestResult:
     """Turn the deviations of blocks from the mean of their own sample around at random, by sign.
 
     Blocks may be of any size, and samples of different spread. Signs, and not Gaussian multipliers: these
@@ -126,11 +126,11 @@ def _steps(count: int) -> list[int]:
 
 def _verdict(
     test: str, observed: float, drawn: Floats, alpha: float, blocks: tuple[int, int], floor: float
-) -> Verdict:
+) -> MMDTestResult:
     drawn = np.maximum(drawn, floor**2)
     p_value = p_value_of(observed, drawn)
     threshold = math.sqrt(critical_value(drawn, alpha))
-    return Verdict(test, p_value, threshold, p_value <= alpha, blocks, len(drawn))
+    return MMDTestResult(test, p_value, threshold, p_value <= alpha, blocks, len(drawn))
 
 
 def p_value_of(observed: float, drawn: Floats) -> float:

@@ -10,8 +10,8 @@ from nysketch._support.seeds import require_seed
 from nysketch.errors import UsageError
 from nysketch.twosample.explain import Explanation
 from nysketch.twosample.median_of_means import RobustMMD
-from nysketch.twosample.mmd import Dependence, Distance
-from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, Verdict
+from nysketch.twosample.mmd import Dependence, MMDEstimate
+from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, MMDTestResult
 
 AUTO, NONE = "auto", "none"
 TESTS = (AUTO, PERMUTATION, BOOTSTRAP, NONE)
@@ -85,15 +85,15 @@ class Robustness:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """How two sketches differ; with bad rows left out, if that was asked for."""
+    """How two sketches differ; without outlying blocks, if that was asked for."""
 
     names: tuple[str, str]
     rows: tuple[int, int]
-    distance: Distance
+    distance: MMDEstimate
     blocks: str
     block_counts: tuple[int, int]
     dependences: tuple[Dependence | None, Dependence | None]
-    verdict: Verdict | None
+    verdict: MMDTestResult | None
     alpha: float
     allowance: float
     robustness: Robustness | None

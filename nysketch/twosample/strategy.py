@@ -1,4 +1,4 @@
-"""Which blocks and which test suit two sketches; `notes` say why, in words for people."""
+"""Which blocks and which test suit two sketches, and notes that say why, in words for people."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nysketch.basis.nystrom import NystromBasis
 from nysketch.errors import UsageError
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample import mmd, permutation
-from nysketch.twosample.embeddings import Embedded
+from nysketch.twosample.embeddings import Embedded, projection_error_bound
 from nysketch.twosample.mmd import FEWEST_BLOCKS, Blocks, Dependence
-from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, Verdict
+from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, MMDTestResult
 from nysketch.twosample.results import AUTO, CONSECUTIVE, RANDOM, Options
 
 # Relative to the length of a mean embedding. What float32 does to a row is the same in both samples, and only
@@ -25,7 +25,7 @@ _OWN_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerance:
     """How large an MMD may be without any difference between the samples.
 
     `allowance` is what different landmarks account for, `floor` what the rounding of kernel values does.
@@ -50,15 +50,9 @@ def blocks_of(side: Embedded, partition: str) -> Blocks:
     return side.spans
 
 
-def choose_partition(
-    both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str], notes: list[str]
-) -> str:
+def choose_partition(both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str]) -> str:
     """Choose the blocks: spans of consecutive rows if rows depend on their neighbours."""
-    lacking = [
-        name
-        for name, side in zip(names, both, strict=True)
-        if side.spans is None or len(side.spans) < FEWEST_BLOCKS
-    ]
+    lacking = _lacking_spans(both, names)
     if options.blocks == CONSECUTIVE:
         if lacking:
             raise UsageError(
@@ -66,87 +60,158 @@ def choose_partition(
                 "--runs 64, or use --blocks random"
             )
         return CONSECUTIVE
-    ordered = [
+    spans_needed = options.blocks == AUTO and bool(_dependent(both, names))
+    return CONSECUTIVE if spans_needed and not lacking else RANDOM
+
+
+def notes_on_partition(
+    both: tuple[Embedded, Embedded], options: Options, names: tuple[str, str]
+) -> list[str]:
+    """Say what `choose_partition` has made of rows that depend on their neighbours."""
+    dependent = [
+        (name, f"rows depend on their neighbours or are sorted (variance ratio {found.ratio:.3g})")
+        for name, found in _dependent(both, names)
+    ]
+    if not dependent or options.blocks == CONSECUTIVE:
+        return []
+    if options.blocks == RANDOM:
+        return [
+            f"{name}: {text}. With --blocks random this is ignored: right if rows are independent and merely "
+            "sorted; otherwise the test rejects too often."
+            for name, text in dependent
+        ]
+    lacking = _lacking_spans(both, names)
+    if lacking:
+        name, text = dependent[0]
+        return [
+            f"{name}: {text}, but {lacking[0]} has too few runs of consecutive rows to allow for it: the "
+            "test may reject too often."
+        ]
+    return [
+        f"{name}: {text}: runs of consecutive rows are compared. If rows are independent and merely sorted, "
+        "use --blocks random: it sees more."
+        for name, text in dependent
+    ]
+
+
+def _lacking_spans(both: tuple[Embedded, Embedded], names: tuple[str, str]) -> list[str]:
+    """Return the names of those with too few spans to compare."""
+    return [
+        name
+        for name, side in zip(names, both, strict=True)
+        if side.spans is None or len(side.spans) < FEWEST_BLOCKS
+    ]
+
+
+def _dependent(both: tuple[Embedded, Embedded], names: tuple[str, str]) -> list[tuple[str, Dependence]]:
+    """Return the names of those whose rows depend on their neighbours, and by how much."""
+    return [
         (name, side.dependence)
         for name, side in zip(names, both, strict=True)
         if side.dependence is not None and side.dependence.found
     ]
-    if options.blocks == RANDOM:
-        for name, found in ordered:
-            notes.append(
-                f"{name}: {_dependent(found)}. With --blocks random this is ignored: right if rows are "
-                "independent and merely sorted; otherwise the test rejects too often."
-            )
-        return RANDOM
-    if not ordered:
-        return RANDOM
-    if lacking:
-        notes.append(
-            f"{ordered[0][0]}: {_dependent(ordered[0][1])}, but {lacking[0]} has too few runs of consecutive "
-            "rows to allow for it: the test may reject too often."
+
+
+def require_no_permutation(test: str | None) -> None:
+    """Raise a UsageError if samples at different landmarks were to exchange their blocks."""
+    if test == PERMUTATION:
+        raise UsageError(
+            "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
+            "with the same --basis"
         )
-        return RANDOM
-    for name, found in ordered:
-        notes.append(
-            f"{name}: {_dependent(found)}: runs of consecutive rows are compared. If rows are independent "
-            "and merely sorted, use --blocks random: it sees more."
-        )
-    return CONSECUTIVE
 
 
-def _dependent(found: Dependence) -> str:
-    return f"rows depend on their neighbours or are sorted (variance ratio {found.ratio:.3g})"
+def landmark_allowance(first: Sketch, second: Sketch) -> float | None:
+    """Return how much of the MMD may be due to different landmarks; None if that is unknown."""
+    errors = [projection_error_bound(sketch) for sketch in (first, second)]
+    return None if None in errors else sum(error for error in errors if error is not None)
 
 
-def run_test(
-    one: Blocks,
-    two: Blocks,
-    test: str,
-    partition: str,
-    limits: Limits,
-    weighted: bool,
-    options: Options,
-    notes: list[str],
-) -> Verdict | None:
-    """Test whether the two are samples of the same; None if there is too little to test it on."""
+def notes_on_landmarks(allowance: float | None, *, tested: bool) -> list[str]:
+    """Say what different landmarks do to the MMD and to its test."""
+    if allowance is None:
+        return [
+            "The landmarks differ, and without sampled rows it is unknown how much of the MMD is due to "
+            "that: no test."
+        ]
+    return [
+        f"The landmarks differ: up to {allowance:.2g} of the MMD may be due to that"
+        + (", which the test allows for." if tested else ".")
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenTest:
+    """A test, and the blocks of both samples to test; `equal` are such that hold equally many rows.
+
+    None if blocks cannot be put together like that, or are too few to test anything.
+    """
+
+    test: str
+    blocks: tuple[Blocks, Blocks]
+    equal: tuple[Blocks, Blocks] | None
+    weighted: bool
+
+    @property
+    def fewest(self) -> int:
+        """How many blocks there are of the sample that has fewer."""
+        return min(map(len, self.blocks))
+
+
+def choose_test(
+    one: Blocks, two: Blocks, test: str, partition: str, tolerance: Tolerance, *, weighted: bool
+) -> ChosenTest:
+    """Choose between permutation and bootstrap if that is left open, and put blocks together for it."""
     if partition == CONSECUTIVE:
         one, two = mmd.uncorrelated(one), mmd.uncorrelated(two)
-    fewest = min(len(one), len(two))
-    if fewest < 2:
+    if min(len(one), len(two)) < 2:
         if test != AUTO:
             raise UsageError(
                 "a test needs at least 2 blocks of rows of each sketch; sketch with more --blocks"
             )
-        notes.append("Too few blocks of rows, or too few rows, for a test: sketch with more --blocks.")
-        return None
-    if fewest < FEWEST_BLOCKS:
-        notes.append(f"Only {fewest} blocks of rows: the p-value is rough.")
+        return ChosenTest(test, (one, two), None, weighted)
     equal = permutation.exchangeable(one, two)
     if test == AUTO:
-        exact = partition == RANDOM and not limits.allowance and not weighted and equal is not None
+        exact = partition == RANDOM and not tolerance.allowance and not weighted and equal is not None
         test = PERMUTATION if exact else BOOTSTRAP
-    settings: dict[str, Any] = {
-        "alpha": options.alpha,
-        "permutations": options.draws(),
-        "rng": np.random.default_rng(options.seed),
-        "floor": limits.floor,
-    }
-    if test == BOOTSTRAP:
-        return permutation.bootstrap_test(one, two, allowance=limits.allowance, **settings)
-    if weighted:
+    return ChosenTest(test, (one, two), equal, weighted)
+
+
+def notes_on_test(chosen: ChosenTest) -> list[str]:
+    """Say what makes a test rough, too careful or impossible."""
+    if chosen.fewest < 2:
+        return ["Too few blocks of rows, or too few rows, for a test: sketch with more --blocks."]
+    notes = []
+    if chosen.fewest < FEWEST_BLOCKS:
+        notes.append(f"Only {chosen.fewest} blocks of rows: the p-value is rough.")
+    if chosen.test == PERMUTATION and chosen.weighted:
         notes.append(
             "Rows have weights: the permutation test takes blocks of equal weight for equally sure, and may "
             "reject too rarely. The bootstrap does not."
         )
-    if equal is None:
+    if chosen.test == PERMUTATION and chosen.equal is None:
         notes.append(
             "Blocks of the two samples cannot be made equally large: the permutation test is approximate."
         )
-        return permutation.permutation_test(one, two, **settings)
-    return permutation.permutation_test(*equal, **settings)
+    return notes
 
 
-def warn_of_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
+def run_test(chosen: ChosenTest, tolerance: Tolerance, options: Options) -> MMDTestResult | None:
+    """Test whether the two are samples of the same; None if there is too little to test it on."""
+    if chosen.fewest < 2:
+        return None
+    settings: dict[str, Any] = {
+        "alpha": options.alpha,
+        "permutations": options.draws(),
+        "rng": np.random.default_rng(options.seed),
+        "floor": tolerance.floor,
+    }
+    if chosen.test == BOOTSTRAP:
+        return permutation.bootstrap_test(*chosen.blocks, allowance=tolerance.allowance, **settings)
+    return permutation.permutation_test(*(chosen.equal or chosen.blocks), **settings)
+
+
+def notes_on_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
     """Warn if the two contain the same input: they are not independent then."""
     shared = first.provenance.shared_with(second.provenance)
     shared += [whole.inputs[0][0] for whole, _ in first.provenance.parts_shared_with(second.provenance)]
@@ -158,7 +223,7 @@ def warn_of_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) -
     ]
 
 
-def warn_of_precisions(first: Sketch, second: Sketch) -> list[str]:
+def notes_on_precisions(first: Sketch, second: Sketch) -> list[str]:
     """Warn if kernel values were rounded differently."""
     precisions = [sketch.settings["precision"] for sketch in (first, second)]
     if precisions[0] == precisions[1]:
@@ -169,7 +234,7 @@ def warn_of_precisions(first: Sketch, second: Sketch) -> list[str]:
     ]
 
 
-def warn_of_own_landmarks(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
+def notes_on_own_landmarks(first: Sketch, second: Sketch, names: tuple[str, str]) -> list[str]:
     """Warn of a narrow kernel if the landmarks are rows of one of the two."""
     basis = first.basis
     if not isinstance(basis, NystromBasis) or not basis.range[0] >= 0 or first.weighted or second.weighted:

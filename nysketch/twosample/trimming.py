@@ -1,6 +1,6 @@
-"""Sketches without bad rows: the blocks that disagree with most others are left out.
+"""Sketches without outliers: the blocks that disagree with most others are left out.
 
-Each block is a random part of all rows (or a run of consecutive ones), so the others still stand for the
+Each block is a random part of all rows (or a run of consecutive ones), so the others still represent the
 whole. Cells and second moments are not kept by block: what is learned from such a sketch is learned from its
 kernel sums.
 """
@@ -21,10 +21,10 @@ from nysketch.accumulators.sample import RowSample
 from nysketch.accumulators.spans import Spans
 from nysketch.accumulators.tally import Tally
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.median_of_means import RobustMean, require_groups, robust_mean
-from nysketch.twosample.mmd import Blocks
+from nysketch.twosample.embeddings import random_blocks, span_blocks
+from nysketch.twosample.median_of_means import require_groups, robust_centre
 
-# A row this many times farther from the middle than most is a bad one.
+# A row this many times farther from the median than most is an outlier.
 _FARTHER = 50.0
 
 
@@ -53,25 +53,24 @@ class Trimmed:
         }
 
 
-def trimmed(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
+def trim(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
     """Leave out the blocks of a sketch that are far from the median of `groups` groups of them.
 
-    Random blocks, unless bad rows are in too many of these and follow each other: then spans of rows.
+    Random blocks, unless outliers are in too many of these and follow each other: then spans of rows.
     """
-    sketch.mean_kernel()  # complains if there are no rows
-    kind, parts, found = "random", sketch.tally.blocks, None
-    require_groups(groups, int((_weights(parts) > 0).sum()), "the sketch")
-    found = _centre(sketch, parts, groups, seed)
-    if found.crowded and sketch.spans is not None:
-        spans = _as_blocks(sketch.spans)
-        if (_weights(spans) > 0).sum() >= groups:
-            other = _centre(sketch, spans, groups, seed)
-            if not other.crowded:
-                kind, parts, found = "consecutive", spans, other
-    some = np.flatnonzero(_weights(parts) > 0)
-    rest = without(sketch, some[found.wild], consecutive=kind == "consecutive")
-    left_out = some[found.wild].tolist()
-    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, found.crowded)
+    sketch.require_weight()
+    to_features = sketch.basis.to_features
+    kind, blocks = "random", random_blocks(sketch, to_features)
+    require_groups(groups, len(blocks), "the sketch")
+    centre = robust_centre(blocks, groups, seed=seed)
+    spans = span_blocks(sketch, to_features) if centre.crowded else None
+    if spans is not None and len(spans) >= groups:
+        of_spans = robust_centre(spans, groups, seed=seed)
+        if not of_spans.crowded:
+            kind, blocks, centre = "consecutive", spans, of_spans
+    left_out = blocks.numbers[centre.wild].tolist()
+    rest = without(sketch, left_out, consecutive=kind == "consecutive")
+    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, centre.crowded)
 
 
 def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, consecutive: bool) -> Sketch:
@@ -82,21 +81,12 @@ def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, cons
     kept = np.setdiff1d(np.arange(len(parts.rows)), left_out)
     tally = sketch.tally
     # Nothing is known of the other statistics without these rows.
-    rest = Tally(_only(parts, kept), tally.ranges, tally[DroppedRows], _near_rows(tally.sample))
+    rest = Tally(_only(parts, kept), tally.ranges, tally[DroppedRows], _without_outliers(tally.sample))
     return replace(sketch, tally=rest)
 
 
 def _as_blocks(spans: Spans) -> BlockSums:
     return BlockSums(spans.sums, spans.rows, spans.weights)
-
-
-def _centre(sketch: Sketch, parts: BlockSums, groups: int, seed: int) -> RobustMean:
-    features = Blocks.of(sketch.basis.to_features(parts.sums.high), _weights(parts))
-    return robust_mean(features, groups, seed=seed)
-
-
-def _weights(parts: BlockSums) -> NDArray[Any]:
-    return parts.rows if parts.weights is None else parts.weights.high
 
 
 def _only(parts: BlockSums, kept: NDArray[np.int64]) -> BlockSums:
@@ -107,16 +97,16 @@ def _only(parts: BlockSums, kept: NDArray[np.int64]) -> BlockSums:
     return BlockSums(part(parts.sums), parts.rows[kept], weights)
 
 
-def near(rows: NDArray[Any]) -> NDArray[np.bool_]:
+def inliers(rows: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell which rows are not many times farther from the middle than most are."""
     rows = np.asarray(rows, np.float64)
     distances = np.linalg.norm(rows - np.median(rows, axis=0), axis=1)
     return np.asarray(distances <= _FARTHER * max(float(np.median(distances)), 1e-300))
 
 
-def _near_rows(sample: RowSample) -> RowSample:
+def _without_outliers(sample: RowSample) -> RowSample:
     if sample.rows.dtype == object or len(sample) < 2:
         return sample
-    kept = near(sample.rows)
+    kept = inliers(sample.rows)
     weights = None if sample.weights is None else sample.weights[kept]
     return replace(sample, keys=sample.keys[kept], rows=sample.rows[kept], weights=weights)

@@ -76,7 +76,7 @@ from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
 from nysketch.learning.decode import em, weighted_kmeans  # noqa: E402
-from nysketch.learning.decode.decoders import finished  # noqa: E402
+from nysketch.learning.decode.decoders import to_centroids  # noqa: E402
 from nysketch.learning.decode.evidence import Evidence  # noqa: E402
 from nysketch.learning.decode.mixture import Mixture  # noqa: E402
 from nysketch.learning.decode.moment_matching import Matching  # noqa: E402
@@ -314,7 +314,7 @@ def as_in_the_paper(sketch: nysketch.Sketch, k: int, trials: int, rng: np.random
     spread = evidence.variances / k ** (2 / evidence.d) / 2
     climb = Climb(matching, evidence.support)
     found = [pursuit(matching, k, spread, climb, rng) for _ in range(trials)]
-    return min(found, key=matching.distance).normalised()
+    return min(found, key=matching.distance).normalise()
 
 
 class Trial:
@@ -348,7 +348,7 @@ class Trial:
         mixture = as_in_the_paper(sketch, k, trials, rng)
         rows = Points.of_rows(self.X)  # nothing is scaled: these are the units of the mixture
         if task is KMEANS:
-            return weighted_kmeans.cost(rows, finished(mixture, rng).means)
+            return weighted_kmeans.cost(rows, to_centroids(mixture, rng).means)
         return -em.log_likelihood(rows, mixture)
 
     def _sketch(self, *key: Any) -> nysketch.Sketch:

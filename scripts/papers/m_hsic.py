@@ -71,7 +71,7 @@ from tqdm import tqdm
 
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.columns import Column
-from nysketch.hsic.statistic import exact_test, hsic_squared, mean_of_shuffled
+from nysketch.hsic.statistic import exact_test, hsic_squared, mean_of_permuted
 from nysketch.kernels import Gaussian, Group, Product
 from nysketch.kernels.options import median_distance
 from nysketch.twosample.permutation import critical_value, p_value_of
@@ -178,7 +178,7 @@ def n_mhsic(sample: Sample, rng: np.random.Generator, landmarks: int) -> Floats:
     """Equation 18, at the same observed rows for all shuffles."""
     basis = basis_at(sample, different_rows(sample, landmarks, rng))
     factors = sample.kernel.factors(basis.landmarks, sample.rows)
-    mean = mean_of_shuffled(factors, sample.orders)
+    mean = mean_of_permuted(factors, sample.orders)
     # All else is the same for all shuffles: the length of the product of embeddings, and its values.
     length, crossed = 1.0, np.ones(basis.m)
     for number, factor in enumerate(factors):
@@ -300,7 +300,7 @@ def by_nysketch(sample: Sample, rng: np.random.Generator, landmarks: int) -> Out
     """Run the library's test, which draws its own orders, as many."""
     shuffles, seed = len(sample.orders) - 1, int(rng.integers(1 << 31))
     found = exact_test(
-        sample.kernel, sample.rows, landmarks=landmarks, shuffles=shuffles, alpha=LEVEL, seed=seed
+        sample.kernel, sample.rows, landmarks=landmarks, permutations=shuffles, alpha=LEVEL, seed=seed
     )
     return Outcome(found.statistic**2, found.threshold**2, found.p_value)
 

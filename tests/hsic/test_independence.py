@@ -233,13 +233,13 @@ def test_a_dependence_that_is_only_between_parts_is_found(parts):
     a, b = of_parts(parts, "a", pairs=True), of_parts(parts, "b", pairs=True)
     assert not nysketch.independence(a).rejected and not nysketch.independence(b).rejected
     found = nysketch.independence(a + b, pairs=True)
-    assert found.rejected and found.verdict.exact and found.verdict.shuffled_rows == found.rows == 1600
+    assert found.rejected and found.verdict.exact and found.verdict.permuted_rows == found.rows == 1600
     assert [pair.rejected for pair in found.pairs] == [True, False, False]
     assert [pair.groups for pair in found.pairs] == [("p", "q"), ("p", "r"), ("q", "r")]
     sampled = of_parts(parts, "a", shuffle_rows=300, sample_rows=0) + b
     again = nysketch.independence(sampled)
     assert again.rejected and not again.verdict.exact
-    assert again.verdict.shuffled_rows == len(sampled.tally.sample) <= 300
+    assert again.verdict.permuted_rows == len(sampled.tally.sample) <= 300
     assert again.hsic == found.hsic
 
 
@@ -261,8 +261,8 @@ def test_a_sample_comes_to_the_verdict_of_all_rows(strength, answer, count):
     whole = sketch(rows, groups)
     part = sketch(rows, groups, shuffle_rows=400, sample_rows=0)
     exact, sampled = (nysketch.independence(made) for made in (whole, part))
-    assert exact.verdict.exact and exact.verdict.shuffled_rows == 2000
-    assert not sampled.verdict.exact and sampled.verdict.shuffled_rows == 400
+    assert exact.verdict.exact and exact.verdict.permuted_rows == 2000
+    assert not sampled.verdict.exact and sampled.verdict.permuted_rows == 400
     assert exact.rejected == sampled.rejected == answer
     assert exact.hsic == sampled.hsic
     for found in (exact, sampled):
@@ -339,7 +339,7 @@ def test_level_where_only_some_landmarks_are_rows():
         )
         found = nysketch.independence(made, shuffles=39, seed=seed)
         rejections += found.rejected
-        assert found.verdict.shuffled_rows == 500 and not found.verdict.exact
+        assert found.verdict.permuted_rows == 500 and not found.verdict.exact
     assert within_level(rejections, 40)
 
 
@@ -350,7 +350,7 @@ def test_few_different_rows_are_all_landmarks(dependence):
     y = (x + rng.integers(3, size=3000)) % 5 if dependence else rng.integers(5, size=3000)
     made = sketch(np.stack([x, y], axis=1).astype(float), m=25, shuffle_rows=500, sample_rows=0)
     found = nysketch.independence(made)
-    assert found.verdict.shuffled_rows == 500
+    assert found.verdict.permuted_rows == 500
     assert found.rejected == dependence
 
 
@@ -375,11 +375,11 @@ def test_a_seed_changes_the_shuffles_and_nothing_else():
 def test_shuffles_are_those_of_the_sketch_unless_told_otherwise():
     rows = dependent(np.random.default_rng(0), 300, 3)
     made = sketch(rows, THREE, shuffles=120, pairs=True)
-    assert nysketch.independence(made).verdict.shuffles == 120
-    assert nysketch.independence(made, shuffles=30).verdict.shuffles == 30
+    assert nysketch.independence(made).verdict.permutations == 120
+    assert nysketch.independence(made, shuffles=30).verdict.permutations == 30
     # Three pairs at this level need more.
     found = nysketch.independence(made, pairs=True, alpha=0.01)
-    assert found.verdict.shuffles == 1200 and all(pair.verdict.shuffles == 1200 for pair in found.pairs)
+    assert all(each.verdict.permutations == 1200 for each in (found, *found.pairs))
     assert all(pair.p_value_adjusted >= pair.p_value for pair in found.pairs)
     assert all(pair.rejected for pair in found.pairs)
 
@@ -557,7 +557,7 @@ def test_level_of_flags_that_are_rarely_set(rates):
         rows = (np.random.default_rng(seed).random((10_000, 2)) < rates).astype(float)
         made = sketch(rows, m=4, shuffle_rows=2500, sample_rows=0, seed=seed)
         found = nysketch.independence(made, shuffles=99, seed=seed)
-        assert found.verdict.exact and found.verdict.shuffled_rows == 2500
+        assert found.verdict.exact and found.verdict.permuted_rows == 2500
         assert any("vary in too few rows" in note for note in found.notes)
         rejections += found.rejected
     assert rejections <= binom.ppf(0.999, 60, 0.05)

@@ -95,7 +95,7 @@ def test_shifted_sums_are_those_of_shuffled_rows(groups, landmarks, n, draws, se
     factors = [rng.uniform(size=(landmarks, n)) for _ in range(groups)]
     shifts = rng.integers(n, size=(draws, groups - 1))
     orders = (np.arange(n) + shifts[:, :, None]) % n
-    expected = statistic.mean_of_shuffled(factors, orders)
+    expected = statistic.mean_of_permuted(factors, orders)
     sums = np.empty((draws, landmarks))
     doubled = np.stack([np.concatenate([f, f], axis=1).astype(np.float32) for f in factors[1:]])
     shifted_sums(factors[0].astype(np.float32), doubled, shifts, sums)
@@ -106,14 +106,14 @@ def test_shuffling_keeps_each_group_and_nothing_between_them():
     rng = np.random.default_rng(0)
     factors = [rng.uniform(size=(2, 50)) for _ in range(2)]
     order = rng.permutation(50)
-    found = statistic.mean_of_shuffled(factors, order[None, None])
+    found = statistic.mean_of_permuted(factors, order[None, None])
     assert found[0] == pytest.approx((factors[0] * factors[1][:, order]).mean(axis=1))
 
 
 @pytest.mark.parametrize("n", [400, 1500])  # by permutations, and by shifts
 def test_threads_do_not_change_the_verdict(n):
     rows = dependent(np.random.default_rng(2), n, 2, strength=0.3)
-    settings = {"landmarks": 60, "shuffles": 50, "alpha": 0.05, "seed": 1}
+    settings = {"landmarks": 60, "permutations": 50, "alpha": 0.05, "seed": 1}
     one, two = (statistic.exact_test(product(2), rows, threads=threads, **settings) for threads in (1, 3))
     assert one == two
     assert statistic.exact_test(product(2), rows, **(settings | {"seed": 2})) != one
@@ -128,7 +128,7 @@ def rejections(draw, kernel, runs, landmarks, shuffles=99):
         rng = np.random.default_rng([run, len(kernel.groups)])
         rows = draw(rng)
         count += statistic.exact_test(
-            kernel, rows, landmarks=landmarks, shuffles=shuffles, alpha=0.05, seed=run
+            kernel, rows, landmarks=landmarks, permutations=shuffles, alpha=0.05, seed=run
         ).rejected
     return count
 
@@ -182,9 +182,9 @@ def test_level_of_a_test_by_a_sample(groups, d):
         basis = basis_of(kernel, rng.normal(size=(40, groups * d)))
         mean, means = means_of(basis, rows)
         verdict = statistic.sampled_test(
-            basis, mean, means, rows[:sampled], of_rows=n, shuffles=99, alpha=0.05, seed=run
+            basis, mean, means, rows[:sampled], of_rows=n, permutations=99, alpha=0.05, seed=run
         )
-        assert not verdict.exact and verdict.shuffled_rows == sampled
+        assert not verdict.exact and verdict.permuted_rows == sampled
         count += verdict.rejected
     low, high = binom.interval(0.99, runs, 0.05)
     assert low <= count <= high
@@ -196,7 +196,7 @@ def test_a_sample_is_enough_to_see_what_all_rows_show():
     x = rng.normal(size=(50_000, 1))
     rows = np.concatenate([x, 0.05 * x + rng.normal(size=(50_000, 1))], axis=1)
     basis = basis_of(product(2, 1, 1.4), rng.normal(size=(40, 2)))
-    settings = {"shuffles": 199, "alpha": 0.05, "seed": 0}
+    settings = {"permutations": 199, "alpha": 0.05, "seed": 0}
     mean, means = means_of(basis, rows)
     assert (
         statistic.sampled_test(basis, mean, means, rows[:1000], of_rows=50_000, **settings).p_value == 0.005
@@ -214,13 +214,13 @@ def test_the_standard_error_is_the_spread_over_samples():
         rows = noisy_copy(np.random.default_rng(run), 400)
         mean, means = means_of(basis, rows)
         values.append(np.sqrt(statistic.hsic_squared(basis, parts(basis), mean, means)))
-        claimed.append(statistic.standard_error(basis, mean, means, rows, 400))
+        claimed.append(statistic.hsic_standard_error(basis, mean, means, rows, 400))
     assert np.mean(claimed) == pytest.approx(np.std(values), rel=0.2)
 
 
 def measured(kernel, rows, landmarks=50):
     basis = basis_of(kernel, rows[:landmarks])
-    return statistic.measured(basis, parts(basis), rows)
+    return statistic.measure(basis, parts(basis), rows)
 
 
 def test_normalised_is_the_alignment_of_centred_kernels():
@@ -232,10 +232,10 @@ def test_normalised_is_the_alignment_of_centred_kernels():
     found = measured(kernel, rows)
     assert found.exact == pytest.approx(v_statistic(kernel, rows))
     # Whatever landmarks do to the HSIC of all rows, they do to that of these.
-    assert found.normalised(found.at_landmarks) == pytest.approx(expected)
+    assert found.normalise(found.at_landmarks) == pytest.approx(expected)
     same = np.concatenate([rows[:, :1], rows[:, :1]], axis=1)
     copies = measured(product(2), same)
-    assert copies.normalised(copies.at_landmarks) == pytest.approx(1)
+    assert copies.normalise(copies.at_landmarks) == pytest.approx(1)
 
 
 def test_few_landmarks_show_in_the_error():
@@ -257,7 +257,7 @@ def test_hsic_is_never_larger_than_the_largest(groups, share, seed, constant):
 
 def test_a_constant_group_has_no_strength():
     rows = np.concatenate([np.random.default_rng(0).normal(size=(50, 1)), np.ones((50, 1))], axis=1)
-    assert measured(product(2), rows).normalised(1e-3) is None
+    assert measured(product(2), rows).normalise(1e-3) is None
 
 
 def test_digits_that_cancel_are_those_of_the_gap():

@@ -14,7 +14,7 @@ import nysketch
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
 from nysketch.errors import InputError, NysketchError, UsageError
-from nysketch.learning.certificate import certificate, recertified
+from nysketch.learning.certificate import certificate, recertify
 from nysketch.learning.decode.decoders import DECODERS
 from nysketch.learning.decode.mixture import COVARIANCES
 from nysketch.learning.learner import Learner, learn_gmm, learn_kmeans
@@ -184,14 +184,14 @@ def test_refined_centroids_are_certified_anew():
     rows = blobs(n=2000, k=4, apart=3.0)[0]
     made = sketch_of(rows, m=40)
     model = learn_kmeans(made, 4, decoder="quadrature", trials=1)
-    refined = recertified(refine(model, open_source(table(rows), like=model.columns), 3), made)
+    refined = recertify(refine(model, open_source(table(rows), like=model.columns), 3), made)
     require_certified(refined.facts, refined, rows, None)
     assert refined.facts["judged_by"] == "data" and refined.facts["objective"] is None
     assert "candidates" not in refined.facts
     assert true_cost(refined, rows) <= true_cost(model, rows)
     assert np.isclose(refined.facts["mean_squared_distance"], true_cost(refined, rows), rtol=0.02)
     mixture = learn_gmm(made, 4, decoder="cells")
-    better = recertified(refine(mixture, open_source(table(rows), like=model.columns), 2), made)
+    better = recertify(refine(mixture, open_source(table(rows), like=model.columns), 2), made)
     assert better.facts["certified_log_likelihood"] is None and "bic" not in better.facts
 
 
@@ -369,6 +369,28 @@ def test_with_more_numbers_than_landmarks_auto_trusts_the_cells_alone():
     made = sketch_of(blobs(n=1000, k=4)[0], m=10)
     model = learn_gmm(made, 4)
     assert [entry["decoder"] for entry in model.facts["candidates"]] == ["cells"]
+
+
+def test_the_objective_of_a_model_does_not_depend_on_models_learned_before_it():
+    """It is reported where a decoder matched moments for this number of clusters, not for another."""
+    made = sketch_of(blobs(n=1000, k=4)[0], m=20)
+    # Two components have few enough parameters for 20 landmarks, six do not.
+    few, many = (Learner(made, covariance="diag", trials=2).model(k) for k in (2, 6))
+    assert [entry["decoder"] for entry in few.facts["candidates"]] == ["cells", "quadrature"]
+    assert [entry["decoder"] for entry in many.facts["candidates"]] == ["cells"]
+    assert all(entry["objective"] is not None for entry in few.facts["candidates"])
+    assert many.facts["objective"] is None
+    for ks in ((2, 6), (6, 2)):
+        learner = Learner(made, covariance="diag", trials=2)
+        models = {k: learner.model(k) for k in ks}
+        assert models[2].facts == few.facts and models[6].facts == many.facts
+
+
+def test_the_objective_takes_a_decoder_of_kernel_sums():
+    made = sketch_of(blobs(n=1000)[0], m=40)
+    for decoder in DECODERS:
+        model = learn_kmeans(made, 3, decoder=decoder, trials=1)
+        assert (model.facts["objective"] is None) == (decoder == "cells")
 
 
 def test_the_estimate_is_near_the_truth():

@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from nysketch.columns import Column
+from nysketch.columns import Column, feature_names
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.models.files import FORMATS, from_description, load_model, save_model
 from nysketch.models.kmeans import KMeansModel
@@ -80,6 +80,11 @@ def naive_log_joint(model, rows):
         gaussian = multivariate_normal(np.zeros(model.d), covariance)
         logs.append(np.log(weight) + gaussian.logpdf(rows - mean).reshape(len(rows)))
     return np.stack(logs, axis=1)
+
+
+def test_features_are_named_after_their_columns():
+    assert feature_names([Column("a"), Column("v", 2), Column("b")]) == ["a", "v[0]", "v[1]", "b"]
+    assert feature_names([]) == []
 
 
 # ---- k-means ---------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ def test_densities_and_responsibilities_are_those_of_scikit_learn(covariance_typ
     )
     assert np.allclose(ours.log_densities(rows), theirs.score_samples(rows), rtol=1e-9, atol=1e-9)
     assert np.allclose(ours.responsibilities(rows), theirs.predict_proba(rows), rtol=1e-7, atol=1e-12)
-    assert ours.parameters == theirs._n_parameters()
+    assert ours.n_parameters == theirs._n_parameters()
 
 
 @pytest.mark.parametrize("model", [kmeans_model(), *(mixture_model(kind) for kind in TYPES)], ids=repr)

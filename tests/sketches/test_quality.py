@@ -603,7 +603,7 @@ def test_a_sample_without_the_heavy_rows_says_nothing():
     table = pa.table({"x": random.standard_normal(20_000), "w": weights})
     made = nysketch.sketch(table, weights="w", m=20, sample_rows=100)
     assert made.tally.sample.weights.max() == 1
-    assert quality.made.quality() is None
+    assert made.quality() is None
 
 
 def test_columns_far_from_zero_are_measured_as_well_as_others():

@@ -13,8 +13,8 @@ from scipy.signal import lfilter
 from scipy.stats import binom
 
 import nysketch
-from nysketch.twosample.median_of_means import monk_mmd, robust_mean
-from nysketch.twosample.mmd import Blocks, Distance, dependence, uncorrelated
+from nysketch.twosample.median_of_means import monk_mmd, robust_centre
+from nysketch.twosample.mmd import Blocks, MMDEstimate, dependence, uncorrelated
 from nysketch.twosample.permutation import bootstrap_test, exchangeable, permutation_test
 
 PAIRS, ALPHA = 400, 0.05
@@ -117,7 +117,7 @@ def test_the_square_is_unbiased_and_its_error_is_right(blocks):
     for pair in range(300):
         rng = np.random.default_rng(pair)
         x, y = rng.normal(size=(200, 3)), rng.normal(size=(400, 3)) + shift
-        found.append(Distance.of(dealt(rng, x, blocks), dealt(rng, y, blocks)))
+        found.append(MMDEstimate.of(dealt(rng, x, blocks), dealt(rng, y, blocks)))
     unbiased = np.array([distance.squared_unbiased for distance in found])
     error = unbiased.std() / math.sqrt(len(found))
     assert abs(unbiased.mean() - shift @ shift) < 3.5 * error
@@ -190,13 +190,13 @@ def test_a_few_bad_rows_do_not_move_the_robust_mmd(groups, count, size):
     for pair in range(5):
         rng = np.random.default_rng(pair)
         x, y = rng.normal(size=(6400, 5)), rng.normal(size=(6400, 5)) + 0.2
-        clean = Distance.of(consecutive(x, 100), consecutive(y, 100)).mmd
+        clean = MMDEstimate.of(consecutive(x, 100), consecutive(y, 100)).mmd
         (x, bad_x), (y, bad_y) = (polluted(rng, rows, count, size) for rows in (x, y))
         one, two = consecutive(x, 100), consecutive(y, 100)
-        assert Distance.of(one, two).mmd > 2 * clean
+        assert MMDEstimate.of(one, two).mmd > 2 * clean
         assert monk_mmd(one, two, groups, seed=pair).value == pytest.approx(clean, rel=0.2)
         for blocks, bad in ((one, bad_x), (two, bad_y)):
-            centre = robust_mean(blocks, groups, seed=pair)
+            centre = robust_centre(blocks, groups, seed=pair)
             assert set(centre.wild) == set(bad)
             assert not centre.crowded
 
@@ -208,7 +208,7 @@ def test_a_test_without_wild_blocks_has_its_level_and_finds_a_shift():
         vectors = [polluted(rng, rng.normal(size=(3200, 3)), 3, 1e8)[0] for _ in range(2)]
         one, two = (consecutive(rows, 50) for rows in vectors)
         moved = Blocks(two.sums + 0.1 * two.weights[:, None], two.weights)
-        kept = [side.only(robust_mean(side, 64).kept()) for side in (one, two, moved)]
+        kept = [side.only(robust_centre(side, 64).kept()) for side in (one, two, moved)]
         false += run(bootstrap_test, *kept[:2], rng).rejected
         true += run(bootstrap_test, kept[0], kept[2], rng).rejected
     low, high = usual(pairs)
@@ -220,7 +220,7 @@ def test_too_many_bad_rows_are_told():
     for pair in range(20):
         rng = np.random.default_rng(pair)
         rows, _ = polluted(rng, rng.normal(size=(6400, 5)), 28, 1e9)
-        assert robust_mean(consecutive(rows, 100), 33, seed=pair).crowded
+        assert robust_centre(consecutive(rows, 100), 33, seed=pair).crowded
 
 
 # ---- through sketches -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nysketch.errors import UsageError
-from nysketch.twosample.median_of_means import geometric_median, monk_mmd, require_groups, robust_mean
+from nysketch.twosample.median_of_means import geometric_median, monk_mmd, require_groups, robust_centre
 from nysketch.twosample.mmd import Blocks
 
 
@@ -51,7 +51,7 @@ def samples(seed, n=6400, d=5, shift=0.3, bad=(0, 0), blocks=64):
     clean = np.linalg.norm(rows[0].mean(axis=0) - rows[1].mean(axis=0))
     for part, count in zip(rows, bad, strict=True):
         part[random.choice(n, count, replace=False)] = 1e6 * random.normal(1, 0.3, (count, d))
-    made = [Blocks(part, np.ones(n)).grouped(random.permutation(np.arange(n) % blocks)) for part in rows]
+    made = [Blocks(part, np.ones(n)).group(random.permutation(np.arange(n) % blocks)) for part in rows]
     return made, clean
 
 
@@ -83,10 +83,10 @@ def test_without_a_difference_it_is_small():
 def test_blocks_with_bad_rows_are_found_and_no_others(groups):
     for seed in range(10):
         (first, second), _ = samples(seed, bad=(8, 0))
-        found = robust_mean(first, groups)
+        found = robust_centre(first, groups)
         truly = np.flatnonzero(np.abs(first.means).max(axis=1) > 100)
         assert np.array_equal(found.wild, truly) and 4 <= len(truly) <= 8
-        assert len(robust_mean(second, groups).wild) == 0
+        assert len(robust_centre(second, groups).wild) == 0
         assert len(found.kept()) == 64 - len(truly)
 
 
@@ -95,17 +95,17 @@ def test_too_many_bad_blocks_are_too_many(bad):
     for seed in range(10):
         (first, second), _ = samples(seed, bad=(bad, 0))
         truly = np.count_nonzero(np.abs(first.means).max(axis=1) > 100)
-        assert robust_mean(first, 64).crowded == (truly >= 32)
-        assert not robust_mean(second, 64).crowded
+        assert robust_centre(first, 64).crowded == (truly >= 32)
+        assert not robust_centre(second, 64).crowded
 
 
 def test_heavy_tails_and_constant_blocks_are_not_wild():
     random = np.random.default_rng(0)
     rows = random.standard_t(5, size=(6400, 3))
-    found = robust_mean(Blocks(rows, np.ones(6400)).grouped(np.arange(6400) % 64), 64)
+    found = robust_centre(Blocks(rows, np.ones(6400)).group(np.arange(6400) % 64), 64)
     assert len(found.wild) == 0
     constant = Blocks(np.full((64, 2), 10.0), np.full(64, 10.0))
-    assert len(robust_mean(constant, 64).wild) == 0 and np.allclose(robust_mean(constant, 64).centre, 1)
+    assert len(robust_centre(constant, 64).wild) == 0 and np.allclose(robust_centre(constant, 64).centre, 1)
 
 
 def test_groups_must_be_possible():

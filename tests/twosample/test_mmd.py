@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nysketch.twosample.mmd import FEWEST_BLOCKS, Blocks, Distance, dependence, uncorrelated
+from nysketch.twosample.mmd import FEWEST_BLOCKS, Blocks, MMDEstimate, dependence, uncorrelated
 from nysketch.twosample.permutation import bootstrap_test, exchangeable, permutation_test
 
 
 def blocks_of(rows, labels):
-    return Blocks(rows, np.ones(len(rows))).grouped(np.asarray(labels))
+    return Blocks(rows, np.ones(len(rows))).group(np.asarray(labels))
 
 
 def example(seed=0, n=(60, 90), r=3, blocks=(6, 9), shift=0.0):
@@ -46,7 +46,7 @@ def test_deviations_estimate_the_covariance_of_the_mean_without_bias():
 
 def test_the_squared_mmd_is_the_mean_of_products_and_unbiased_without_those_within_blocks():
     (x, y), (first, second) = example(shift=0.3)
-    found = Distance.of(first, second)
+    found = MMDEstimate.of(first, second)
     biased = (x @ x.T).mean() + (y @ y.T).mean() - 2 * (x @ y.T).mean()
     assert math.isclose(found.squared, biased, rel_tol=1e-12)
     assert math.isclose(found.mmd, math.sqrt(biased), rel_tol=1e-12)
@@ -61,7 +61,7 @@ def test_the_squared_mmd_is_the_mean_of_products_and_unbiased_without_those_with
 
 @pytest.mark.parametrize("shift", [0.0, 0.1, 1.0])
 def test_the_unbiased_square_and_its_error_are_right_over_many_samples(shift):
-    found = [Distance.of(*example(seed, (400, 600), 3, (16, 16), shift)[1]) for seed in range(600)]
+    found = [MMDEstimate.of(*example(seed, (400, 600), 3, (16, 16), shift)[1]) for seed in range(600)]
     squares = np.array([distance.squared_unbiased for distance in found])
     deviation = squares.std()
     assert abs(squares.mean() - 3 * shift**2) < 3.5 * deviation / math.sqrt(len(squares))
@@ -76,7 +76,7 @@ def test_the_unbiased_square_and_its_error_are_right_over_many_samples(shift):
 
 def test_one_block_has_a_distance_but_no_error():
     one = Blocks(np.array([[2.0, 0.0]]), np.array([2.0]))
-    found = Distance.of(one, Blocks(np.zeros((1, 2)), np.array([1.0])))
+    found = MMDEstimate.of(one, Blocks(np.zeros((1, 2)), np.array([1.0])))
     assert found.mmd == 1.0 and math.isnan(found.squared_unbiased) and math.isnan(found.standard_error)
 
 
@@ -118,7 +118,7 @@ def test_rejected_means_beyond_the_threshold(test, alpha):
     for seed in range(60):
         _, (first, second) = example(seed, (64, 64), 2, (8, 8), 0.3)
         found = test(first, second, alpha=alpha, permutations=199, rng=np.random.default_rng(seed))
-        mmd = Distance.of(first, second).mmd
+        mmd = MMDEstimate.of(first, second).mmd
         assert found.rejected == (found.p_value <= alpha) == (mmd > found.threshold)
         seen.add(found.rejected)
     assert seen == {True, False}

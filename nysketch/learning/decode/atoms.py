@@ -21,7 +21,7 @@ from nysketch.basis.fourier import FourierBasis
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.errors import UsageError
 from nysketch.kernels import Kernel, gaussian_bandwidths
-from nysketch.learning.decode.mixture import Mixture, shaped
+from nysketch.learning.decode.mixture import Mixture, reshape_covariances
 
 # Besides those of mixtures.COVARIANCES: atoms without spread.
 POINT = "point"
@@ -197,7 +197,7 @@ def second_moments(basis: NystromBasis, mixture: Mixture) -> Floats:
             f"the second moments of this kernel ({basis.kernel}) are not known: only those of Gaussian "
             "kernels are, under mixtures of Gaussians. Give them as a matrix"
         )
-    Z, weights = basis.scaled_landmarks, mixture.normalised().weights
+    Z, weights = basis.scaled_landmarks, mixture.normalise().weights
     moments = np.zeros((basis.m, basis.m))
     for S, other in ((a**2, b**2) for a in bandwidths for b in bandwidths):
         total = S + other
@@ -232,7 +232,7 @@ class AtomFamily:
         """Return the parameters of the components of a mixture, made to fit the shape of these atoms."""
         if self.covariance == POINT:
             return mixture.means.copy()
-        covariances = shaped(mixture.covariances, self.covariance)
+        covariances = reshape_covariances(mixture.covariances, self.covariance)
         if self.covariance == "full":
             factors = np.linalg.cholesky(covariances)
             diagonals = np.log(np.einsum("kii->ki", factors))

@@ -20,10 +20,10 @@ from nysketch.errors import UsageError
 from nysketch.learning.decode import em, weighted_kmeans
 from nysketch.learning.decode.atoms import POINT, has_spread
 from nysketch.learning.decode.evidence import Evidence
-from nysketch.learning.decode.mixture import Mixture, of_points, shaped
+from nysketch.learning.decode.mixture import Mixture, of_points, reshape_covariances
 from nysketch.learning.decode.moment_matching import LOOSE, TIGHT, Matching
 from nysketch.learning.decode.points import Points, usual_draws
-from nysketch.learning.decode.pursuit import Climb, Search, Shift, pursuit
+from nysketch.learning.decode.pursuit import Climb, MeanShift, Search, pursuit
 
 # Of many starts so many are followed to the end.
 _FOLLOWED = 3
@@ -55,17 +55,17 @@ def _atoms(evidence: Evidence, task: Task) -> str:
     return "diag" if has_spread(evidence.basis) else POINT
 
 
-def finished(mixture: Mixture, rng: np.random.Generator) -> Mixture:
+def to_centroids(mixture: Mixture, rng: np.random.Generator) -> Mixture:
     """Turn a fitted mixture into centroids: of unequal clusters the best ones are not the means.
 
     Lloyd's algorithm finds them, on rows drawn from the mixture.
     """
-    mixture = mixture.normalised()
+    mixture = mixture.normalise()
     if not mixture.covariances.any():
         return mixture
     alive = mixture.only(np.flatnonzero(mixture.weights > 0))
-    rows = Points(alive.weights, alive.means, alive.variances()).drawn(usual_draws(alive.means.shape[1]), rng)
-    centroids = weighted_kmeans.improved(rows, mixture.means)
+    rows = Points(alive.weights, alive.means, alive.variances()).draw(usual_draws(alive.means.shape[1]), rng)
+    centroids = weighted_kmeans.improve(rows, mixture.means)
     return em.from_centroids(rows, centroids, "diag")
 
 
@@ -94,9 +94,9 @@ def _greedy(
             break
     best = min(found, key=matching.distance)
     if shape == "full":
-        wider = Mixture(best.weights, best.means, shaped(best.covariances, "full"))
-        best = evidence.matching("full").refined(wider, TIGHT)
-    return best.normalised() if task.covariance else finished(best, rng)
+        wider = Mixture(best.weights, best.means, reshape_covariances(best.covariances, "full"))
+        best = evidence.matching("full").refine(wider, TIGHT)
+    return best.normalise() if task.covariance else to_centroids(best, rng)
 
 
 def clomp(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
@@ -106,7 +106,7 @@ def clomp(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) 
 
 def shift(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
     """Decode the kernel sums by sketch-and-shift."""
-    return _greedy(evidence, task, rng, step, Shift)
+    return _greedy(evidence, task, rng, step, MeanShift)
 
 
 def quadrature(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
@@ -121,10 +121,10 @@ def quadrature(evidence: Evidence, task: Task, rng: np.random.Generator, step: S
         else:
             start = em.from_centroids(points, centroids, matching.family.covariance)
             if task.covariance:
-                start, _ = em.fitted(points, start, task.covariance, steps=30)
-        found.append(matching.refined(start, LOOSE))
-    best = matching.refined(min(found, key=matching.distance), TIGHT)
-    return best.normalised() if task.covariance else finished(best, rng)
+                start, _ = em.fit(points, start, task.covariance, steps=30)
+        found.append(matching.refine(start, LOOSE))
+    best = matching.refine(min(found, key=matching.distance), TIGHT)
+    return best.normalise() if task.covariance else to_centroids(best, rng)
 
 
 def cells(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
@@ -139,8 +139,8 @@ def cells(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) 
     starts = weighted_kmeans.starts(points, task.k, task.trials or 20, rng, step)
     if task.covariance is not None:
         return _mixture_of_cells(evidence, points, starts, task.covariance, rng)
-    rows = points.drawn(usual_draws(evidence.d), rng)
-    found = [weighted_kmeans.improved(rows, start) for start in starts[:_FOLLOWED]]
+    rows = points.draw(usual_draws(evidence.d), rng)
+    found = [weighted_kmeans.improve(rows, start) for start in starts[:_FOLLOWED]]
     best = min(found, key=lambda centroids: weighted_kmeans.cost(rows, centroids))
     return em.from_centroids(points, best, "diag")
 
@@ -154,15 +154,15 @@ def _mixture_of_cells(
     rows tell which is better.
     """
     fits = [
-        em.fitted(points, em.from_centroids(points, start, covariance), covariance, steps=_EM_LOOSE)
+        em.fit(points, em.from_centroids(points, start, covariance), covariance, steps=_EM_LOOSE)
         for start in starts[:_FOLLOWED_BY_EM]
     ]
-    on_cells, _ = em.fitted(points, max(fits, key=lambda fit: fit[1])[0], covariance)
+    on_cells, _ = em.fit(points, max(fits, key=lambda fit: fit[1])[0], covariance)
     sample = evidence.sample
     if sample is None:
         return on_cells
-    drawn = points.drawn(min(_DRAWN_FOR_EM, usual_draws(evidence.d)), rng)
-    on_rows, _ = em.fitted(drawn, on_cells, covariance, steps=_EM_LOOSE)
+    drawn = points.draw(min(_DRAWN_FOR_EM, usual_draws(evidence.d)), rng)
+    on_rows, _ = em.fit(drawn, on_cells, covariance, steps=_EM_LOOSE)
     return max(on_cells, on_rows, key=lambda mixture: em.log_likelihood(sample, mixture))
 
 
@@ -182,3 +182,5 @@ DECODERS: dict[str, Decoder] = {
     "quadrature": quadrature,
     "cells": cells,
 }
+# Those that match the moments of the sketch, which takes its feature map.
+MATCH_MOMENTS = frozenset({"clomp", "shift", "quadrature"})

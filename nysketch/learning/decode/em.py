@@ -1,6 +1,6 @@
 """Expectation–maximisation for Gaussian mixtures on weighted points that have a spread of their own.
 
-A point stands for many rows. Its responsibilities are those of the average row, which makes every step raise
+A point represents many rows. Its responsibilities are those of the average row, which makes every step raise
 a lower bound on the likelihood of the rows (and the likelihood itself where points have no spread).
 """
 
@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from nysketch._types import Floats
-from nysketch.learning.decode.mixture import Mixture, shaped
+from nysketch.learning.decode.mixture import Mixture, reshape_covariances
 from nysketch.learning.decode.points import Points
 
 # A component's variance is at least so much of the variance of all rows, as in scikit-learn for scaled rows.
@@ -58,14 +58,14 @@ def log_likelihood(points: Points, mixture: Mixture, apart: Floats | float = 0.0
     return float(points.weights @ each / points.weights.sum())
 
 
-def standard_error(points: Points, mixture: Mixture) -> float:
+def log_likelihood_se(points: Points, mixture: Mixture) -> float:
     """Return the standard error of the mean log-likelihood, for points that are a sample of the rows."""
     each = logsumexp(log_densities(points, mixture), axis=1)
     shares = points.weights / points.weights.sum()
     return float(np.sqrt((shares**2) @ (each - shares @ each) ** 2))
 
 
-def fitted(points: Points, start: Mixture, covariance: str, *, steps: int = _STEPS) -> tuple[Mixture, float]:
+def fit(points: Points, start: Mixture, covariance: str, *, steps: int = _STEPS) -> tuple[Mixture, float]:
     """Run EM from `start` until it no longer matters; return the mixture and its mean log-likelihood."""
     floor = _floor(points)
     mixture, before = start, -np.inf
@@ -77,29 +77,29 @@ def fitted(points: Points, start: Mixture, covariance: str, *, steps: int = _STE
             break
         before = now
         responsibilities = np.exp(logs - each[:, None])
-        mixture = maximised(points, responsibilities, covariance, floor, mixture)
+        mixture = maximise(points, responsibilities, covariance, floor, mixture)
     return mixture, log_likelihood(points, mixture)
 
 
-def maximised(
+def maximise(
     points: Points, responsibilities: Floats, covariance: str, floor: Floats, before: Mixture
 ) -> Mixture:
     """Return the mixture that is best for these responsibilities; an empty component stays as it was."""
-    shares = points.weights[:, None] * responsibilities
-    totals = shares.sum(axis=0)
+    counts = points.weights[:, None] * responsibilities
+    totals = counts.sum(axis=0)
     alive = totals > 1e-12 * totals.sum()
     divisors = np.where(alive, totals, 1.0)[:, None]
-    means = shares.T @ points.means / divisors
+    means = counts.T @ points.means / divisors
     covariances = np.empty((len(totals), *before.covariances.shape[1:]))
     for i, mean in enumerate(means):
         away = points.means - mean
-        part = shares[:, i] / divisors[i]
+        part = counts[:, i] / divisors[i]
         inner = part @ points.variances
         if covariance == "full":
             covariances[i] = (away * part[:, None]).T @ away + np.diag(inner + floor)
         else:
             covariances[i] = np.maximum(part @ away**2 + inner, floor)
-    covariances = shaped(covariances, covariance)
+    covariances = reshape_covariances(covariances, covariance)
     kept = alive.reshape(-1, *[1] * (covariances.ndim - 1))
     return Mixture(
         totals / totals.sum(),
@@ -109,13 +109,13 @@ def maximised(
 
 
 def from_centroids(points: Points, centroids: Floats, covariance: str) -> Mixture:
-    """Return the mixture that k-means suggests: shares, means and covariances of the clusters."""
+    """Return the mixture that k-means suggests: proportions, means and covariances of the clusters."""
     from nysketch.learning.decode.weighted_kmeans import squared_distances
 
     labels = squared_distances(points.means, centroids).argmin(axis=1)
     hard = np.zeros((len(points), len(centroids)))
     hard[np.arange(len(points)), labels] = 1.0
     floor = _floor(points)
-    before = shaped(np.tile(floor / _FLOOR, (len(centroids), 1)), covariance)
+    before = reshape_covariances(np.tile(floor / _FLOOR, (len(centroids), 1)), covariance)
     start = Mixture(np.full(len(centroids), 1 / len(centroids)), centroids, before)
-    return maximised(points, hard, covariance, floor, start)
+    return maximise(points, hard, covariance, floor, start)

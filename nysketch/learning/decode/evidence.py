@@ -11,11 +11,11 @@ from nysketch.basis.nystrom import NystromBasis
 from nysketch.errors import UsageError
 from nysketch.learning.decode.mixture import Mixture
 from nysketch.learning.decode.moment_matching import Limits, Matching
-from nysketch.learning.decode.points import Points, rounded
+from nysketch.learning.decode.points import Points, round_to_grid
 from nysketch.learning.decode.quadrature import convex_weights
 from nysketch.learning.decode.whitening import Moments
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.trimming import near
+from nysketch.twosample.trimming import inliers
 
 # Rows drawn to start from, and to see how features vary, where the sketch has none.
 _DRAWN_STARTS = 1000
@@ -31,14 +31,14 @@ _LEAST_VARIANCE, _GREATEST_VARIANCE = 1e-6, 4.0
 
 
 class Evidence:
-    """What a sketch says about its rows; if `cautious`, landmarks far from all others are bad rows."""
+    """What a sketch says about its rows; if `cautious`, landmarks far from all others are outliers."""
 
     def __init__(self, sketch: Sketch, *, cautious: bool = False) -> None:
         self.sketch, self.basis, self._cautious = sketch, sketch.basis, cautious
         if self.basis.text:
             raise UsageError("clusters and mixtures are learned from numbers, and this sketch is of text")
         means = sketch.mean_kernel()
-        self.mean_values = rounded(means, float(np.abs(means).max()))
+        self.mean_values = round_to_grid(means, float(np.abs(means).max()))
 
     @property
     def d(self) -> int:
@@ -61,7 +61,7 @@ class Evidence:
         if self.sketch.cells is None or self.landmarks is None:
             return None
         points = Points.of_cells(self.sketch.cells, self.landmarks)
-        return points.rounded() if len(points) else None
+        return points.round_to_grid() if len(points) else None
 
     @cached_property
     def cautious_points(self) -> Points | None:
@@ -84,7 +84,7 @@ class Evidence:
         """Rows near the data, where searches start: landmarks, or sampled rows, or else drawn ones."""
         if self.landmarks is not None:
             landmarks = np.asarray(self.landmarks.scaled_landmarks)
-            return landmarks[near(landmarks)] if self._cautious else landmarks
+            return landmarks[inliers(landmarks)] if self._cautious else landmarks
         if self.sample is not None:
             return self.sample.means
         return self._blob.draw(_DRAWN_STARTS, np.random.default_rng(0))

@@ -36,7 +36,7 @@ class Mixture:
         """Return the variance of each feature in each component: k × d."""
         return np.einsum("kii->ki", self.covariances) if self.full else self.covariances
 
-    def normalised(self) -> Mixture:
+    def normalise(self) -> Mixture:
         """Return the mixture with weights that sum to 1; equal ones if all are 0."""
         total = self.weights.sum()
         k = len(self)
@@ -46,7 +46,7 @@ class Mixture:
         """Return some of the components."""
         return Mixture(self.weights[which], self.means[which], self.covariances[which])
 
-    def joined(self, other: Mixture) -> Mixture:
+    def join(self, other: Mixture) -> Mixture:
         """Return the components of both."""
         return Mixture(
             np.concatenate([self.weights, other.weights]),
@@ -56,7 +56,7 @@ class Mixture:
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw rows."""
-        component = rng.choice(len(self), count, p=self.normalised().weights)
+        component = rng.choice(len(self), count, p=self.normalise().weights)
         noise = rng.standard_normal((count, self.means.shape[1]))
         if self.full:
             factors = np.linalg.cholesky(self.covariances)
@@ -70,7 +70,7 @@ def of_points(means: Floats, weights: Floats | None = None) -> Mixture:
     return Mixture(np.full(k, 1 / k) if weights is None else weights, means, np.zeros_like(means))
 
 
-def shaped(covariances: Floats, covariance: str) -> Floats:
+def reshape_covariances(covariances: Floats, covariance: str) -> Floats:
     """Bring diagonal or full covariances into another shape: spherical, diag or full."""
     full = covariances.ndim == 3
     if covariance == "full":

@@ -74,7 +74,7 @@ class Matching:
         parameters = k * (self.family.size + 1)
         return moments.noise * max(1 - parameters / moments.effective, 0.05)
 
-    def weighted(self, mixture: Mixture) -> Mixture:
+    def fit_weights(self, mixture: Mixture) -> Mixture:
         """Return the components with the non-negative weights that fit best."""
         from scipy.optimize import nnls
 
@@ -92,7 +92,7 @@ class Matching:
         weights, _ = nnls((features / np.maximum(lengths, 1e-12)[:, None]).T, self.target)
         return mixture.only(np.sort(np.argsort(-weights, kind="stable")[:k]))
 
-    def refined(self, mixture: Mixture, effort: Effort) -> Mixture:
+    def refine(self, mixture: Mixture, effort: Effort) -> Mixture:
         """Move all parameters and weights together, downhill."""
         from scipy.optimize import minimize
 

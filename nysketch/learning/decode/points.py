@@ -23,7 +23,7 @@ _DRAWN_NUMBERS = 4_000_000
 _FEWEST_DRAWN, _MOST_DRAWN = 2000, 50_000
 
 
-def rounded(values: Floats, unit: Floats | float) -> Floats:
+def round_to_grid(values: Floats, unit: Floats | float) -> Floats:
     """Return values on a grid of 2**-33 units.
 
     The same rows in another order have sums that differ in the last digit, and a search from many starts
@@ -92,16 +92,16 @@ class Points:
         away = (self.means - self.mean()) ** 2 + self.variances
         return np.asarray(self.weights @ away / self.weights.sum())
 
-    def rounded(self) -> Points:
+    def round_to_grid(self) -> Points:
         """Return the points with coordinates on a grid far below what they vary by."""
         variances = self.total_variances()
         return Points(
             self.weights,
-            rounded(self.means, np.sqrt(variances)),
-            rounded(self.variances, self.variances),
+            round_to_grid(self.means, np.sqrt(variances)),
+            round_to_grid(self.variances, self.variances),
         )
 
-    def drawn(self, count: int, rng: np.random.Generator) -> Points:
+    def draw(self, count: int, rng: np.random.Generator) -> Points:
         """Return about `count` rows drawn from Gaussians with the means and variances of the points.
 
         Every point is there, and with its own mean. Lines between clusters cut through cells, and are found

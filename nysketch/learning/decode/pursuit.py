@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch._types import Floats
-from nysketch.learning.decode.mixture import Mixture, shaped
+from nysketch.learning.decode.mixture import Mixture, reshape_covariances
 from nysketch.learning.decode.moment_matching import LOOSE, TIGHT, Matching
 
 # Given a spread and the residual, return where the next atom should be.
@@ -39,20 +39,20 @@ def pursuit(
 
     In 2k rounds from nothing, or in k rounds of replacement from a start.
     """
-    mixture = None if start is None else matching.refined(matching.weighted(start), LOOSE)
+    mixture = None if start is None else matching.refine(matching.fit_weights(start), LOOSE)
     for _ in range(2 * k if mixture is None else k):
         residual = matching.target if mixture is None else matching.residual(mixture)
         now = spread if mixture is None else _typical(mixture, spread)
         mean = search(now, residual, rng)
         covariance = "full" if matching.family.covariance == "full" else "diag"
-        atom = Mixture(np.zeros(1), mean[None, :], shaped(now[None, :], covariance))
-        mixture = atom if mixture is None else mixture.joined(atom)
+        atom = Mixture(np.zeros(1), mean[None, :], reshape_covariances(now[None, :], covariance))
+        mixture = atom if mixture is None else mixture.join(atom)
         if len(mixture) > k:
             mixture = matching.strongest(mixture, k)
-        mixture = matching.refined(matching.weighted(mixture), LOOSE)
+        mixture = matching.refine(matching.fit_weights(mixture), LOOSE)
         step()
     assert mixture is not None
-    return matching.refined(mixture, TIGHT)
+    return matching.refine(mixture, TIGHT)
 
 
 def _typical(mixture: Mixture, spread: Floats) -> Floats:
@@ -97,7 +97,7 @@ class Climb:
         return np.asarray(min(found, key=lambda result: result.fun).x)
 
 
-class Shift:
+class MeanShift:
     """Move many starts to the modes of the residual, all together, by mean-shift; take the highest."""
 
     def __init__(self, matching: Matching, starts: Floats, count: int = 100, rounds: int = 25) -> None:
@@ -145,7 +145,7 @@ class Hill:
 
     def _parameters(self, means: Floats) -> Floats:
         covariance = "full" if self._family.covariance == "full" else "diag"
-        covariances = shaped(np.tile(self._spread, (len(means), 1)), covariance)
+        covariances = reshape_covariances(np.tile(self._spread, (len(means), 1)), covariance)
         return self._family.pack(Mixture(np.ones(len(means)), means, covariances))
 
     def heights(self, means: Floats) -> Floats:

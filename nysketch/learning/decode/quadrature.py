@@ -27,7 +27,7 @@ def convex_weights(basis: Basis, support: Floats, mean_values: Floats, rows: int
     unit = float(np.mean(np.diag(G))) or 1.0
     weights = prior
     for penalty in _PENALTIES:
-        weights = _penalised(G, b, prior, penalty * unit, weights)
+        weights = _minimise_penalised(G, b, prior, penalty * unit, weights)
         misfit = float(weights @ G @ weights - 2 * weights @ b + target @ target)
         if misfit <= _WITHIN * noise:
             break
@@ -35,7 +35,7 @@ def convex_weights(basis: Basis, support: Floats, mean_values: Floats, rows: int
     return weights / total if total > 0 else prior
 
 
-def _penalised(G: Floats, b: Floats, prior: Floats, penalty: float, start: Floats) -> Floats:
+def _minimise_penalised(G: Floats, b: Floats, prior: Floats, penalty: float, start: Floats) -> Floats:
     from scipy.optimize import minimize
 
     count = len(b)

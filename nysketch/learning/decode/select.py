@@ -5,7 +5,8 @@
                 neither, of rows drawn from the candidate
     certified   from the cells: an upper bound on the mean squared distance of all rows, or a lower bound
                 on their mean log-likelihood, true whatever the rows are
-    objective   squared distance of the mean features from the sketch's, in units of what chance alone does
+    objective   squared distance of the mean features from the sketch's, in units of what chance alone does;
+                reported if one of the candidates was found by matching them
 
 Candidates are compared by the estimate, or where a sketch has neither cells nor a sample, by the objective.
 """
@@ -24,7 +25,7 @@ from nysketch.errors import UsageError
 from nysketch.learning.certificate import certified_costs, certified_log_likelihood
 from nysketch.learning.decode import em, weighted_kmeans
 from nysketch.learning.decode.atoms import POINT, AtomFamily, has_spread
-from nysketch.learning.decode.decoders import DECODERS, Step, Task
+from nysketch.learning.decode.decoders import DECODERS, MATCH_MOMENTS, Step, Task
 from nysketch.learning.decode.evidence import Evidence
 from nysketch.learning.decode.mixture import Mixture
 from nysketch.learning.decode.points import Points, usual_draws
@@ -57,27 +58,40 @@ class Candidate:
     scores: Scores
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows to judge by; the last `far` of them are the far rows of the sketch, which are known one by one."""
+
+    points: Points
+    far: int = 0
+
+    @property
+    def sampled(self) -> Points:
+        """The others."""
+        count = len(self.points) - self.far
+        points = self.points
+        return Points(points.weights[:count], points.means[:count], points.variances[:count])
+
+
 class Judge:
     """Scores candidates for one sketch and one kind of model."""
 
     def __init__(self, evidence: Evidence, covariance: str | None, seed: int) -> None:
         self._evidence, self._covariance, self._seed = evidence, covariance, seed
-        self._far_rows = 0
 
     @cached_property
-    def rows(self) -> Points | None:
-        """Rows to judge by: like those of the sketch, or some of them."""
+    def _rows(self) -> _Rows | None:
         cells, sample = self._evidence.points, self._evidence.sample
         if self._covariance is not None and sample is not None:
-            if cells is None:
-                return sample
-            rows = _with_far_rows(sample, self._evidence)
-            assert self._evidence.sketch.cells is not None
-            self._far_rows = 0 if rows is sample else len(self._evidence.sketch.cells.far)
-            return rows
-        if cells is None:
-            return sample
-        return cells.drawn(usual_draws(self._evidence.d), np.random.default_rng(self._seed))
+            return _Rows(sample) if cells is None else _with_far_rows(sample, self._evidence)
+        if cells is not None:
+            return _Rows(cells.draw(usual_draws(self._evidence.d), np.random.default_rng(self._seed)))
+        return None if sample is None else _Rows(sample)
+
+    @property
+    def rows(self) -> Points | None:
+        """Rows to judge by: like those of the sketch, or some of them."""
+        return None if self._rows is None else self._rows.points
 
     @property
     def judged_by(self) -> str:
@@ -96,22 +110,21 @@ class Judge:
         points = self._evidence.points
         return self._evidence.basis.m if points is None else len(points)
 
-    def score(self, mixture: Mixture) -> Scores:
-        """Score a candidate."""
-        rows = self.rows
-        if rows is None:
-            rows = Points.of_rows(mixture.draw(_DRAWN, np.random.default_rng(self._seed)))
-        certified, objective = self._certified(mixture), self._objective(mixture)
+    def score(self, mixture: Mixture, *, objective: bool) -> Scores:
+        """Score a candidate; its objective takes the feature map, and is worked out only if asked for."""
+        judged = self._rows
+        if judged is None:
+            judged = _Rows(Points.of_rows(mixture.draw(_DRAWN, np.random.default_rng(self._seed))))
+        rows, certified = judged.points, self._certified(mixture)
+        distance = self._objective(mixture) if objective else None
         if self._covariance is None:
-            return Scores(weighted_kmeans.cost(rows, mixture.means), certified, objective)
+            return Scores(weighted_kmeans.cost(rows, mixture.means), certified, distance)
         error = None
         if self.judged_by == "sample":
             # Of the far rows nothing is left to chance.
-            count = len(rows) - self._far_rows
-            sampled = Points(rows.weights[:count], rows.means[:count], rows.variances[:count])
-            share = sampled.weights.sum() / rows.weights.sum()
-            error = float(share * em.standard_error(sampled, mixture))
-        return Scores(em.log_likelihood(rows, mixture), certified, objective, error)
+            share = judged.sampled.weights.sum() / rows.weights.sum()
+            error = float(share * em.log_likelihood_se(judged.sampled, mixture))
+        return Scores(em.log_likelihood(rows, mixture), certified, distance, error)
 
     def _certified(self, mixture: Mixture) -> float | None:
         if self._covariance is None:
@@ -120,9 +133,6 @@ class Judge:
         return certified_log_likelihood(self._evidence, mixture)
 
     def _objective(self, mixture: Mixture) -> float | None:
-        # The feature map takes its time: not for this alone.
-        if "moments" not in vars(self._evidence):
-            return None
         shape = self._covariance or ("diag" if has_spread(self._evidence.basis) else POINT)
         if shape != POINT and not has_spread(self._evidence.basis):
             return None
@@ -137,7 +147,7 @@ class Judge:
         return min(candidates, key=lambda c: sign * c.scores.estimate)
 
 
-def _with_far_rows(sample: Points, evidence: Evidence) -> Points:
+def _with_far_rows(sample: Points, evidence: Evidence) -> _Rows:
     """Return the sample with the far rows, which the sketch knows one by one, in place of its own."""
     cells, basis = evidence.sketch.cells, evidence.landmarks
     assert cells is not None and basis is not None
@@ -145,19 +155,20 @@ def _with_far_rows(sample: Points, evidence: Evidence) -> Points:
     means = np.asarray(basis.scaled_landmarks[cells.far.cells] + cells.far.offsets)
     far = Points(weights, means, np.zeros_like(means))
     if not len(far):
-        return sample
+        return _Rows(sample)
     squares = (cells.far.offsets**2).sum(axis=1)
     nearest = weighted_kmeans.squared_distances(sample.means, basis.scaled_landmarks).min(axis=1)
     near = nearest < (1 - 1e-5) * squares.min()
     rest = evidence.sketch.total_weight - far.weights.sum()
     if not near.any() or rest <= 0:
-        return sample
+        return _Rows(sample)
     weights = sample.weights[near] * (rest / sample.weights[near].sum())
-    return Points(
+    points = Points(
         np.concatenate([weights, far.weights]),
         np.concatenate([sample.means[near], far.means]),
         np.zeros((len(weights) + len(far), basis.d)),
     )
+    return _Rows(points, len(far))
 
 
 def decoders_for(evidence: Evidence, task: Task) -> list[str]:
@@ -199,7 +210,11 @@ def candidates(
         if decoder == AUTO and task.covariance is None and judge.judged_by == "cells" and name != "cells":
             assert judge.rows is not None
             mixture = em.from_centroids(
-                judge.rows, weighted_kmeans.improved(judge.rows, mixture.means), "diag"
+                judge.rows, weighted_kmeans.improve(judge.rows, mixture.means), "diag"
             )
         found[name] = mixture
-    return [Candidate(name, mixture, judge.score(mixture)) for name, mixture in found.items()]
+    # The feature map takes its time: not for the objective alone.
+    matched = not MATCH_MOMENTS.isdisjoint(found)
+    return [
+        Candidate(name, mixture, judge.score(mixture, objective=matched)) for name, mixture in found.items()
+    ]

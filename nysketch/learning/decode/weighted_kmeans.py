@@ -48,7 +48,7 @@ def starts(
     return [found[cost] for cost in sorted(found)]
 
 
-def improved(points: Points, centroids: Floats) -> Floats:
+def improve(points: Points, centroids: Floats) -> Floats:
     """Return what Lloyd's algorithm makes of centroids; never worse for these points."""
     return _kmeans(points, len(centroids), centroids, np.random.default_rng(0))
 

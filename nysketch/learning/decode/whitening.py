@@ -37,7 +37,7 @@ class Moments:
 
     @classmethod
     def of(cls, basis: Basis, mean_values: Floats, rows: int, data: Points | None) -> Moments:
-        """Return the moments of a sketch; whitened by `data`, points that stand for its rows."""
+        """Return the moments of a sketch; whitened by `data`, points that represent its rows."""
         features = basis.to_features(mean_values)
         if data is None:
             return cls(mean_values, feature_matrix(basis), plain_noise(basis, mean_values, rows), basis.rank)

@@ -7,7 +7,7 @@ import numpy as np
 import nysketch
 from nysketch.kernels import Gaussian, GaussianSum
 from nysketch.learning.decode.evidence import Evidence
-from nysketch.learning.decode.mixture import Mixture, shaped
+from nysketch.learning.decode.mixture import Mixture, reshape_covariances
 from tests.kernels.kinds import basis_at, fourier_basis, numbers, product_of
 
 SHAPES = ("spherical", "diag", "full")
@@ -57,14 +57,13 @@ def random_mixture(k, d, shape="diag", seed=0, spread=1.0, width=0.6):
     if shape == "full":
         factors = 0.4 * random.standard_normal((k, d, d)) + np.eye(d)
         covariances = width**2 * (factors @ factors.transpose(0, 2, 1) + 0.05 * np.eye(d))
-    return Mixture(
-        weights / weights.sum(), spread * random.standard_normal((k, d)), shaped(covariances, shape)
-    )
+    means = spread * random.standard_normal((k, d))
+    return Mixture(weights / weights.sum(), means, reshape_covariances(covariances, shape))
 
 
 def matrices(mixture):
     """The covariances of a mixture as matrices."""
-    return shaped(mixture.covariances, "full")
+    return reshape_covariances(mixture.covariances, "full")
 
 
 # Bases that know the mean of a Gaussian; from the number of features.

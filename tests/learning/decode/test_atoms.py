@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nysketch.errors import UsageError
 from nysketch.kernels import Gaussian, GaussianSum, LaplacianL2
 from nysketch.learning.decode.atoms import POINT, AtomFamily, has_spread
-from nysketch.learning.decode.mixture import Mixture, of_points, shaped
+from nysketch.learning.decode.mixture import Mixture, of_points, reshape_covariances
 from tests import naive
 from tests.kernels.kinds import NUMERIC, basis_at, fourier_basis, numbers, product_of
 from tests.learning.decode.examples import SHAPES, WITH_SPREAD, matrices, random_mixture
@@ -149,7 +149,7 @@ def test_packing_brings_covariances_into_shape(source, target):
 def test_shaped_leaves_what_is_in_shape():
     for shape in SHAPES:
         covariances = random_mixture(3, 2, shape).covariances
-        assert np.allclose(shaped(covariances, shape), covariances, rtol=1e-15)
+        assert np.allclose(reshape_covariances(covariances, shape), covariances, rtol=1e-15)
 
 
 @settings(max_examples=30)

@@ -61,7 +61,7 @@ def test_steps_on_rows_are_those_of_scikit_learn(shape, steps, monkeypatch):
     rows = standardised()
     start = start_at(rows, 3, shape)
     theirs = of_scikit_learn(rows, start, shape, steps)
-    found, _ = em.fitted(Points.of_rows(rows), start, shape, steps=steps)
+    found, _ = em.fit(Points.of_rows(rows), start, shape, steps=steps)
     expected = theirs.covariances_
     if shape == "spherical":
         expected = np.repeat(expected[:, None], 2, axis=1)
@@ -75,7 +75,7 @@ def test_it_gets_as_far_as_scikit_learn_with_the_same_tolerance(shape):
     rows = standardised(n=800, seed=3)
     start = start_at(rows, 3, shape, seed=1)
     theirs = of_scikit_learn(rows, start, shape, 300, 1e-6)
-    found, likelihood = em.fitted(Points.of_rows(rows), start, shape)
+    found, likelihood = em.fit(Points.of_rows(rows), start, shape)
     assert np.isclose(likelihood, theirs.score(rows), atol=1e-5)
     assert np.isclose(likelihood, em.log_likelihood(Points.of_rows(rows), found))
 
@@ -85,8 +85,8 @@ def test_weights_count_like_copies(shape):
     rows = standardised(n=200)
     times = np.random.default_rng(0).integers(0, 4, 200)
     start = start_at(rows, 2, shape)
-    weighted = em.fitted(Points.of_rows(rows, times.astype(float)), start, shape, steps=5)[0]
-    copied = em.fitted(Points.of_rows(np.repeat(rows, times, axis=0)), start, shape, steps=5)[0]
+    weighted = em.fit(Points.of_rows(rows, times.astype(float)), start, shape, steps=5)[0]
+    copied = em.fit(Points.of_rows(np.repeat(rows, times, axis=0)), start, shape, steps=5)[0]
     assert np.allclose(weighted.means, copied.means) and np.allclose(weighted.weights, copied.weights)
     assert np.allclose(weighted.covariances, copied.covariances)
 
@@ -132,7 +132,7 @@ def test_no_step_lowers_the_bound(shape, groups, seed):
     for _ in range(15):
         logs = em.log_densities(points, mixture)
         shares = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
-        mixture = em.maximised(points, shares, shape, em._floor(points), mixture)
+        mixture = em.maximise(points, shares, shape, em._floor(points), mixture)
         bounds.append(em.log_likelihood(points, mixture))
     # The floor of full covariances, 1e-6 of the variance, is added to them: not quite the best step.
     assert (np.diff(bounds) > -(1e-4 if shape == "full" else 1e-9)).all()
@@ -144,7 +144,7 @@ def test_fitting_never_ends_below_its_start(shape):
     points = grouped(rows, 40)
     for seed in range(5):
         start = start_at(points.means, 3, shape, seed)
-        _, likelihood = em.fitted(points, start, shape)
+        _, likelihood = em.fit(points, start, shape)
         assert likelihood >= em.log_likelihood(points, start) - 1e-9
 
 
@@ -156,7 +156,7 @@ def test_the_standard_error_is_that_of_a_mean():
         random = np.random.default_rng(seed)
         points = Points.of_rows(mixture.draw(100, random), random.uniform(0.5, 2, 100))
         means.append(em.log_likelihood(points, mixture))
-        errors.append(em.standard_error(points, mixture))
+        errors.append(em.log_likelihood_se(points, mixture))
     # 200 of them tell a standard deviation to 5 %.
     assert 0.85 < np.mean(errors) / np.std(means) < 1.15
 
@@ -176,7 +176,7 @@ def test_variances_have_a_floor(shape, constant):
         rows = np.repeat(rows[:3], 20, axis=0)
     points = Points.of_rows(rows)
     start = em.from_centroids(points, rows[[0, 25, 50]], shape)
-    found, likelihood = em.fitted(points, start, shape)
+    found, likelihood = em.fit(points, start, shape)
     assert np.isfinite(likelihood) and np.isfinite(found.means).all()
     total = np.where(rows.std(axis=0) > 1e-9, rows.var(axis=0), 1.0)
     variances = np.einsum("kii->ki", found.covariances) if shape == "full" else found.covariances
@@ -191,13 +191,13 @@ def test_a_component_without_rows_stays_as_it_was(shape):
     start = random_mixture(3, 2, shape)
     shares = np.zeros((100, 3))
     shares[:50, 0] = shares[50:, 2] = 1
-    found = em.maximised(points, shares, shape, em._floor(points), start)
+    found = em.maximise(points, shares, shape, em._floor(points), start)
     assert found.weights.tolist() == [0.5, 0, 0.5]
     assert np.array_equal(found.means[1], start.means[1])
     assert np.array_equal(found.covariances[1], start.covariances[1])
     assert np.allclose(found.means[0], points.means[:50].mean(axis=0))
     # And a weight of nothing is no trouble later.
-    assert np.isfinite(em.fitted(points, found, shape)[1])
+    assert np.isfinite(em.fit(points, found, shape)[1])
 
 
 def test_centroids_become_the_mixture_of_their_clusters():
@@ -217,9 +217,7 @@ def test_spread_adds_to_the_covariances():
     wide = Points(points.weights, points.means, np.tile([0.5, 0.25], (100, 1)))
     mixture = Mixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
     for shape in SHAPES:
-        one, other = (
-            em.fitted(p, em.from_centroids(p, mixture.means, shape), shape)[0] for p in (points, wide)
-        )
+        one, other = (em.fit(p, em.from_centroids(p, mixture.means, shape), shape)[0] for p in (points, wide))
         added = matrices(other)[0] - matrices(one)[0]
         expected = np.eye(2) * 0.375 if shape == "spherical" else np.diag([0.5, 0.25])
         assert np.allclose(added, expected, atol=1e-5)

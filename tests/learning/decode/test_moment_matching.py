@@ -74,7 +74,7 @@ def test_the_gradient_of_the_joint_objective(kind, shape, monkeypatch):
 
     monkeypatch.setattr(scipy.optimize, "minimize", checked)
     match, mixture = matching(kind, shape), start_for(shape)
-    back = match.refined(mixture, LOOSE)
+    back = match.refine(mixture, LOOSE)
     # The objective at the start is the distance, in units of the noise.
     assert len(seen) == 2
     assert np.isclose(seen[0], match.distance(back) / match.moments.noise, rtol=1e-9)
@@ -91,8 +91,8 @@ def test_the_gradient_of_the_joint_objective(kind, shape, monkeypatch):
 def test_refining_never_increases_the_distance(fit, k, seed, effort):
     match, start = matching(*fit), start_for(fit[1], k, seed)
     start = Mixture(start.weights, LIMITS.clip(start.means), start.covariances)
-    once = match.refined(start, effort)
-    twice = match.refined(once, effort)
+    once = match.refine(start, effort)
+    twice = match.refine(once, effort)
     # A full covariance is made wider by the least variance before it starts.
     slack = 1e-3 * match.moments.noise if fit[1] == "full" else 1e-12
     assert match.distance(once) <= match.distance(start) + slack
@@ -108,7 +108,7 @@ def test_refining_stays_within_the_limits(kind, shape, spread):
     match = matching(kind, shape, narrow)
     start = start_for(shape, k=4)
     start = Mixture(start.weights, spread * start.means, spread * start.covariances)
-    found = match.refined(start, TIGHT)
+    found = match.refine(start, TIGHT)
     assert (found.means >= narrow.lower - 1e-9).all() and (found.means <= narrow.upper + 1e-9).all()
     if shape in ("spherical", "diag"):
         assert (found.covariances >= 0.04 * (1 - 1e-9)).all()
@@ -131,7 +131,7 @@ def test_refining_finds_the_mixture_that_the_moments_are_of(kind, shape):
     assert match.distance(truth) < 1e-20
     found = Mixture(np.array([0.5, 0.5]), truth.means + 0.3, 1.5 * truth.covariances)
     for _ in range(5):
-        found = match.refined(found, TIGHT)
+        found = match.refine(found, TIGHT)
     assert np.allclose(found.means, truth.means, atol=0.02)
     assert np.allclose(found.weights, truth.weights, atol=0.01)
     assert np.allclose(found.covariances, truth.covariances, atol=0.05)
@@ -144,7 +144,7 @@ def test_refining_finds_the_mixture_that_the_moments_are_of(kind, shape):
 @given(k=st.integers(1, 5), seed=st.integers(0, 10**6), shape=st.sampled_from((POINT, *SHAPES)))
 def test_weights_are_those_of_non_negative_least_squares(k, seed, shape):
     match, mixture = matching("gaussian", shape), start_for(shape, k, seed)
-    found = match.weighted(mixture)
+    found = match.fit_weights(mixture)
     expected = naive.nonnegative_least_squares(match.features_of(mixture).T, match.target)
     assert np.allclose(found.weights, expected, rtol=1e-6, atol=1e-8)
     assert np.array_equal(found.means, mixture.means)
@@ -170,8 +170,8 @@ def test_the_strongest_have_most_weight_at_equal_length(count, k, seed):
 def test_an_atom_far_from_everything_does_no_harm():
     match = matching()
     near, far = start_for("diag"), Mixture(np.ones(1), np.full((1, 2), 1e6), np.full((1, 2), 1e-4))
-    found = match.strongest(near.joined(far), 3)
+    found = match.strongest(near.join(far), 3)
     assert np.array_equal(found.means, near.means)
-    weights = match.weighted(near.joined(far)).weights
+    weights = match.fit_weights(near.join(far)).weights
     assert np.isfinite(weights).all() and weights[3] == 0
-    assert np.isfinite(match.refined(far, LOOSE).means).all()
+    assert np.isfinite(match.refine(far, LOOSE).means).all()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
 from nysketch.errors import NysketchError
-from nysketch.learning.decode.points import Points, rounded, usual_draws
+from nysketch.learning.decode.points import Points, round_to_grid, usual_draws
 from nysketch.learning.decode.weighted_kmeans import cost
 from tests import naive
 from tests.learning.decode.examples import blobs, sketch
@@ -151,20 +151,20 @@ def test_rounding_forgets_the_last_digits_only():
     random = np.random.default_rng(0)
     values = random.standard_normal(1000)
     for unit in (1e-6, 1.0, 3.7, 1e6):
-        coarse = rounded(unit * values, unit)
+        coarse = round_to_grid(unit * values, unit)
         assert np.abs(coarse - unit * values).max() <= unit * 2.0**-33
-        assert np.mean(rounded(unit * values * (1 + 1e-16), unit) == coarse) > 0.999
-    assert rounded(np.array([0.3]), 0.0)[0] == pytest.approx(0.3, abs=1e-9)
+        assert np.mean(round_to_grid(unit * values * (1 + 1e-16), unit) == coarse) > 0.999
+    assert round_to_grid(np.array([0.3]), 0.0)[0] == pytest.approx(0.3, abs=1e-9)
 
 
 def test_rounded_points_are_the_points():
     points = some_points()
-    coarse = points.rounded()
+    coarse = points.round_to_grid()
     deviations = np.sqrt(points.total_variances())
     assert np.array_equal(coarse.weights, points.weights) and (coarse.variances >= 0).all()
     assert (np.abs(coarse.means - points.means) < 1e-9 * deviations).all()
     assert (np.abs(coarse.variances - points.variances) < 1e-9 * deviations**2).all()
-    constant = Points(np.ones(5), np.full((5, 2), 0.1), np.zeros((5, 2))).rounded()
+    constant = Points(np.ones(5), np.full((5, 2), 0.1), np.zeros((5, 2))).round_to_grid()
     assert np.allclose(constant.means, 0.1, atol=1e-9) and not constant.variances.any()
 
 
@@ -194,7 +194,7 @@ def some_points(count=40, d=3, seed=0):
 
 def test_rows_drawn_from_points_keep_weights_means_and_variances():
     points = some_points()
-    drawn = points.drawn(50_000, np.random.default_rng(1))
+    drawn = points.draw(50_000, np.random.default_rng(1))
     # All rows of a point have the same weight, and no two points have.
     each = [points.weights[i] / np.rint(50_000 * points.weights[i] / points.weights.sum()) for i in range(40)]
     assert abs(len(drawn) - 50_000) < 100 and not drawn.variances.any()
@@ -218,7 +218,7 @@ def test_few_draws_have_the_right_spread_on_average(each):
     """Taking off the mean of two or three rows must not make them narrower."""
     count = 50_000 // each
     points = Points(np.ones(count), np.zeros((count, 1)), np.ones((count, 1)))
-    drawn = points.drawn(50_000, np.random.default_rng(each))
+    drawn = points.draw(50_000, np.random.default_rng(each))
     assert len(drawn) == each * count
     assert abs(drawn.total_variances()[0] - 1) < 0.03
 
@@ -230,7 +230,7 @@ def test_of_wide_rows_fewer_are_drawn(d, count):
 
 def test_points_without_spread_are_drawn_once_and_light_ones_at_least_once():
     points = Points(np.array([1000.0, 1e-6, 5.0]), np.eye(3), np.array([[0.0] * 3, [1.0] * 3, [1.0] * 3]))
-    drawn = points.drawn(100, np.random.default_rng(0))
+    drawn = points.draw(100, np.random.default_rng(0))
     assert (drawn.means == points.means[0]).all(axis=1).sum() == 1
     assert np.isclose(drawn.weights.sum(), points.weights.sum())
     assert (drawn.weights == 1e-6).sum() == 1

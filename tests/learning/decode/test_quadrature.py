@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from nysketch.kernels import Gaussian
 from nysketch.learning.decode.evidence import Evidence
-from nysketch.learning.decode.quadrature import _penalised, convex_weights
+from nysketch.learning.decode.quadrature import _minimise_penalised, convex_weights
 from nysketch.learning.decode.whitening import plain_noise
 from tests.kernels.kinds import basis_at, numbers
 from tests.learning.decode.examples import blobs, evidence, sketch
@@ -42,7 +42,7 @@ def test_the_penalised_weights_are_the_minimum(penalty):
     def objective(w):
         return w @ G @ w - 2 * w @ b + penalty * (w - prior) @ (w - prior)
 
-    found = _penalised(G, b, prior, penalty, prior)
+    found = _minimise_penalised(G, b, prior, penalty, prior)
     best = minimize(objective, prior, bounds=[(0, None)] * 10, options={"ftol": 1e-15, "maxiter": 5000})
     assert (found >= 0).all() and objective(found) <= best.fun + 1e-6 * abs(best.fun)
 

@@ -72,7 +72,7 @@ def test_improving_is_what_scikit_learn_does(k, with_weights, seed):
     points = weighted(rows, seed) if with_weights else Points.of_rows(rows)
     start = rows[random.choice(300, k, replace=False)]
     expected = KMeans(k, init=start, n_init=1, tol=1e-5).fit(rows, sample_weight=points.weights)
-    found = weighted_kmeans.improved(points, start)
+    found = weighted_kmeans.improve(points, start)
     assert np.allclose(found, expected.cluster_centers_, atol=1e-9)
     assert weighted_kmeans.cost(points, found) <= weighted_kmeans.cost(points, start) + 1e-12
     # tol = 1e-5 stops a little early: the fixed point is not far.
@@ -98,7 +98,7 @@ def test_outliers_a_million_times_farther_out_do_no_harm(far):
     near = np.abs(best).max(axis=1) < 1e5
     assert near.sum() == 3 and paired(best[near], centres) < 0.3
     assert np.allclose(np.sort(best[~near], axis=0), np.sort(rows[-2:], axis=0))
-    found = weighted_kmeans.improved(points, np.vstack([centres, rows[-2:]]))
+    found = weighted_kmeans.improve(points, np.vstack([centres, rows[-2:]]))
     for centroid, rows_of in zip(found[:3], of_nearest(rows[:-2], centres), strict=True):
         assert np.allclose(centroid, rows_of.mean(axis=0), rtol=1e-9)
 
@@ -111,8 +111,8 @@ def of_nearest(rows, centres):
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e9])
 def test_rows_far_from_zero_lose_no_digits(offset):
     rows, centres = blobs(n=400, k=3)
-    found = weighted_kmeans.improved(Points.of_rows(rows + offset), centres + offset)
-    expected = weighted_kmeans.improved(Points.of_rows(rows), centres)
+    found = weighted_kmeans.improve(Points.of_rows(rows + offset), centres + offset)
+    expected = weighted_kmeans.improve(Points.of_rows(rows), centres)
     assert np.allclose(found - offset, expected, atol=1e-5 * max(offset, 1.0) * 1e-9 + 1e-9)
 
 
@@ -133,7 +133,7 @@ def test_spread_does_not_move_centroids_but_counts_as_cost():
     points = weighted(blobs(n=200)[0])
     wide = Points(points.weights, points.means, np.full_like(points.means, 0.25))
     start = corners(3, 2)
-    assert np.array_equal(weighted_kmeans.improved(points, start), weighted_kmeans.improved(wide, start))
+    assert np.array_equal(weighted_kmeans.improve(points, start), weighted_kmeans.improve(wide, start))
     assert np.isclose(weighted_kmeans.cost(wide, start), weighted_kmeans.cost(points, start) + 0.5)
 
 
@@ -150,7 +150,7 @@ def test_fewer_different_points_than_clusters(distinct, k):
 def test_a_centroid_without_rows_stays_finite():
     points = Points.of_rows(blobs(n=100)[0])
     start = np.vstack([corners(3, 2), [[1e3, 1e3]]])
-    found = weighted_kmeans.improved(points, start)
+    found = weighted_kmeans.improve(points, start)
     assert np.isfinite(found).all() and weighted_kmeans.cost(points, found) <= weighted_kmeans.cost(
         points, start
     )
