@@ -9,10 +9,9 @@ order of the rows, so that neither threads nor batches show.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +22,14 @@ from nysketch.accumulators.sample import GatheredSample, RowSample, default_samp
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
-from nysketch.engines.protocol import Check, PicklableTask
+from nysketch.engines.protocol import Check
 from nysketch.errors import InputError
-from nysketch.passes.chunks import ChunkReader, require_declared_rows
+from nysketch.passes.chunks import Chunk
+from nysketch.passes.task import FragmentTask, per_process, per_thread
 from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
+
+if TYPE_CHECKING:
+    from nysketch.tiles.float64 import RowValues
 
 # Groups for each function at every level; of so many, one is left. For many functions fewer, for the memory.
 _GROUPS, _MANY_FUNCTIONS = 8, 256
@@ -114,28 +117,27 @@ def merged(parts: Sequence[Part]) -> Part:
     return together
 
 
-class FragmentRecombiner(PicklableTask):
-    """Turns one fragment into its part; readers are kept per thread."""
-
-    _process_local = ("_values", "_local", "_lock", "rows_read")
+class FragmentRecombiner(FragmentTask[Iterator[Part]]):
+    """Turns one fragment into its part."""
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
-        self.source, self._nulls = source, nulls
+        super().__init__(source, nulls=nulls)
         self._basis, self._functions = basis, functions
         self._block_rows = block_rows_of(len(functions) + 1, basis.row_width)
         self._capacity = default_sample_rows(basis.row_width, text=basis.text)
         # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
         self.sample_bound = self._no_sample().bound
-        self._init_process_state()
-        ChunkReader(source, nulls=nulls)  # complain before threads start
 
-    def _init_process_state(self) -> None:
-        """Make what belongs to this process."""
+    @per_process
+    def _values(self) -> RowValues:
         from nysketch.tiles.float64 import RowValues  # compiles or loads machine code: not for --help
 
-        self._values = RowValues(self._basis)
-        self._local, self._lock = threading.local(), threading.Lock()
-        self.rows_read = 0
+        return RowValues(self._basis)
+
+    @per_thread
+    def _sample_buffers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows = self.reader.chunk_rows
+        return np.empty(rows, np.int64), np.empty(rows, np.int64)
 
     def _no_block(self) -> _Block:
         none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))
@@ -147,33 +149,24 @@ class FragmentRecombiner(PicklableTask):
 
     def __call__(self, fragment: Fragment, check: Check) -> Iterator[Part]:
         """Yield the part of a fragment."""
-        if not hasattr(self._local, "reader"):
-            reader = ChunkReader(self.source, nulls=self._nulls)
-            self._local.reader = reader
-            self._local.buffers = [np.empty(reader.chunk_rows, np.int64) for _ in range(2)]
         sample = GatheredSample(self._no_sample())
         parts: list[Part] = []
         block = self._no_block()
-        read = dropped = 0
-        for chunk in self._local.reader.chunks(fragment):
-            check()
+        dropped = 0
+        for chunk in self.chunks(fragment, check):
             sample.add(self._sample(fragment, chunk, sample.bound))
             block.add(chunk)
             dropped += chunk.dropped
-            read += len(chunk.rows)
-            with self._lock:
-                self.rows_read += len(chunk.rows)
             if block.full:
                 parts.append(self._recombined(block))
                 parts = [merged(parts)]
-        require_declared_rows(fragment, read)
         if len(block) or not parts:
             parts.append(self._recombined(block))
         part = merged(parts)
         kept = self._kept(fragment, part.numbers)
         yield replace(part, dropped=dropped, sample=sample.united(), kept=kept)
 
-    def _sample(self, fragment: Fragment, chunk: Any, bound: int) -> RowSample:
+    def _sample(self, fragment: Fragment, chunk: Chunk, bound: int) -> RowSample:
         from nysketch.tiles.sample import sample_rows
 
         return sample_rows(
@@ -182,7 +175,7 @@ class FragmentRecombiner(PicklableTask):
             chunk.rows,
             chunk.keep,
             chunk.weights,
-            *self._local.buffers,
+            *self._sample_buffers,
             key=fragment.input_key,
             bound=min(bound, self.sample_bound),
             capacity=self._capacity,
@@ -266,7 +259,7 @@ class _Block:
     def full(self) -> bool:
         return self._count >= self._most
 
-    def add(self, chunk: Any) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Add the valid rows of a chunk, whose buffer will be used again."""
         keep = np.flatnonzero(chunk.keep)
         weights = np.ones(len(keep)) if chunk.weights is None else chunk.weights[keep]

@@ -45,8 +45,8 @@ from nysketch.files.format import load
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
 from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
-from nysketch.passes.sketching import Progress, as_basis, open_rows
-from nysketch.passes.task import unchanged
+from nysketch.passes.sketching import as_basis, open_rows
+from nysketch.passes.task import Progress, row_reporter, unchanged
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
 
@@ -214,11 +214,7 @@ def condense_source(
     """Read all rows of a source once, and return a coreset of them."""
     worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
     engine = engine_of(engine)
-
-    def report() -> None:
-        if progress is not None:
-            progress(worker.rows_read + engine.rows_elsewhere, source.rows)
-
+    report = row_reporter(progress, worker, engine, rows=source.rows)
     parts = engine.run_in_order(
         worker,
         source.fragments(),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from nysketch.models.base import Model, block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
-from nysketch.passes.sketching import Progress
-from nysketch.passes.task import RowReader, unchanged
+from nysketch.passes.task import FragmentTask, Progress, row_reporter, unchanged
 from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
 
 # Labelled rows that wait for those before them; and those that are written together, as a row group.
@@ -86,13 +84,11 @@ def assign(
     Columns are those that the source keeps, the `label`, the `distance` to the centroid if asked for, and
     of mixtures the probabilities p0, p1, … of the components unless `responsibilities` are declined.
     """
-    labeller = _Labeller(
-        model, source, responsibilities=responsibilities, distances=distances, nulls=nulls, progress=progress
-    )
-    return labeller.tables(engine_of(engine))
+    labeller = _Labeller(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
+    return labeller.tables(engine_of(engine), progress)
 
 
-class _Labeller:
+class _Labeller(FragmentTask[Iterator[pa.Table]]):
     """Makes tables of labels of the chunks of a source."""
 
     def __init__(
@@ -103,16 +99,16 @@ class _Labeller:
         responsibilities: bool | None,
         distances: bool,
         nulls: str,
-        progress: Progress | None,
     ) -> None:
         mixture = isinstance(model, MixtureModel)
         if responsibilities and not mixture:
             raise UsageError("responsibilities are those of mixtures: a k-means model has none")
         if distances and mixture:
             raise UsageError("distances are those to centroids: a mixture has none")
-        self._model, self.source, self._distances = model, source, distances
+        model.require_columns(source.columns)
+        super().__init__(source, nulls=nulls)
+        self._model, self._distances = model, distances
         self._responsibilities = mixture and responsibilities is not False
-        self._reader = RowReader(model, source, nulls=nulls, progress=progress)
         own = [("label", pa.int32())]
         own += [("distance", pa.float64())] if distances else []
         own += [(f"p{j}", pa.float32()) for j in range(model.k)] if self._responsibilities else []
@@ -121,9 +117,9 @@ class _Labeller:
             if name in source.kept.names:
                 raise UsageError(f"column {name!r} cannot be kept: the output has one of this name")
 
-    def tables(self, engine: Engine) -> Generator[pa.Table, None, None]:
+    def tables(self, engine: Engine, progress: Progress | None) -> Generator[pa.Table, None, None]:
         """Yield the rows of the output in order."""
-        report = partial(self._reader.report, engine)
+        report = row_reporter(progress, self, engine, rows=self.source.rows)
         tables = engine.run_in_order(
             self,
             self.source.fragments(),
@@ -138,7 +134,7 @@ class _Labeller:
         """Yield the rows of one fragment."""
         kept = _Kept(self.source, fragment)
         step = block_rows_for(self._model.k)
-        for chunk in self._reader.chunks(fragment, check):
+        for chunk in self.chunks(fragment, check):
             for start in range(0, len(chunk.rows), step):
                 part = slice(start, start + step)
                 columns = self._columns(chunk.rows[part], chunk.keep[part])
@@ -209,9 +205,7 @@ def assign_to_file(
 ) -> Assigned:
     """Write what `assign` yields to a Parquet, CSV or Feather file, which appears complete or not at all."""
     format = format_of(output)
-    labeller = _Labeller(
-        model, source, responsibilities=responsibilities, distances=distances, nulls=nulls, progress=progress
-    )
+    labeller = _Labeller(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
     rows = unlabelled = 0
     label_rows = np.zeros(model.k, np.int64)
     refuse_to_replace(source.local_paths, output)
@@ -221,7 +215,7 @@ def assign_to_file(
             atomic_file(output) as file,
             unchanged(source),
             table_writer(file, format, labeller.schema, output) as write,
-            closing(labeller.tables(engine_of(engine))) as tables,
+            closing(labeller.tables(engine_of(engine), progress)) as tables,
         ):
             for group in _grouped(tables):
                 labels = group["label"]
