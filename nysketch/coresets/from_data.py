@@ -39,11 +39,12 @@ from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.protocol import Engine
-from nysketch.engines.threads import available_threads, engine_of, say_fewer_threads
-from nysketch.errors import InputError, UsageError
+from nysketch.engines.threads import engine_of
+from nysketch.errors import InputError
 from nysketch.files.format import load
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
+from nysketch.passes.memory import threads_that_fit
 from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
 from nysketch.passes.sketching import as_basis, open_rows
 from nysketch.passes.task import Progress, row_reporter, unchanged
@@ -187,17 +188,9 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
     fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
     # When threads have finished, their memory is free for what is left to do.
-    needed = fixed + max(per_thread, 8 * 8 * max(points_to_condense(s), carried) ** 2)
-    if needed > memory:
-        raise UsageError(
-            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m) or "
-            "functions (-s)"
-        )
-    available = available_threads()
-    threads = int(min(available, (memory - fixed) // per_thread))
-    say_fewer_threads(threads, memory)
-    return threads
+    afterwards = 8 * 8 * max(points_to_condense(s), carried) ** 2
+    advice = ", or use fewer landmarks (-m) or functions (-s)"
+    return threads_that_fit(memory, fixed=fixed, per_thread=per_thread, afterwards=afterwards, advice=advice)
 
 
 # ---- the pass --------------------------------------------------------------------------------------

@@ -20,13 +20,14 @@ from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to
 from nysketch._support.locks import output_lock
 from nysketch._types import Floats
 from nysketch.engines.protocol import Check, Engine
-from nysketch.engines.threads import available_threads, engine_of, say_fewer_threads
+from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError, UsageError
 from nysketch.files.tables import format_of, table_writer
 from nysketch.models.base import Model, block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
+from nysketch.passes.memory import threads_that_fit
 from nysketch.passes.task import FragmentTask, Progress, row_reporter, unchanged
 from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
 
@@ -49,15 +50,7 @@ def threads_within(memory: int, source: Source, model: Model) -> int:
     readers = 2 if len(source.kept) else 1
     per_thread = readers * source.reader_bytes + batch + chunk + blocks
     fixed = _BASE_BYTES + _WAITING_BYTES + 3 * _GROUP_BYTES
-    if fixed + per_thread > memory:
-        raise UsageError(
-            f"this takes about {(fixed + per_thread) / 1e6:,.0f} MB of memory with one thread, more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory"
-        )
-    available = available_threads()
-    threads = min(available, (memory - fixed) // per_thread)
-    say_fewer_threads(threads, memory)
-    return threads
+    return threads_that_fit(memory, fixed=fixed, per_thread=per_thread)
 
 
 @dataclass(frozen=True)
