@@ -23,10 +23,9 @@ from nysketch.basis.nystrom import NystromBasis
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.protocol import Check
-from nysketch.errors import InputError
 from nysketch.passes.chunks import Chunk
-from nysketch.passes.task import FragmentTask, per_process, per_thread
-from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
+from nysketch.passes.task import FragmentTask, KeptColumns, per_process, per_thread
+from nysketch.sources.protocol import Fragment, Source
 
 if TYPE_CHECKING:
     from nysketch.tiles.float64 import RowValues
@@ -163,7 +162,7 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
         if len(block) or not parts:
             parts.append(self._recombined(block))
         part = merged(parts)
-        kept = self._kept(fragment, part.numbers)
+        kept = KeptColumns(self.source, fragment).take(part.numbers) if len(self.source.kept) else None
         yield replace(part, dropped=dropped, sample=sample.united(), kept=kept)
 
     def _sample(self, fragment: Fragment, chunk: Chunk, bound: int) -> RowSample:
@@ -225,24 +224,6 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
             part = slice(start, start + _STEP)
             total += float(weights[part] @ self._basis.kernel.diagonal(self._basis.transform(rows[part])))
         return total
-
-    def _kept(self, fragment: Fragment, numbers: NDArray[np.int64]) -> pa.Table | None:
-        """Return the columns that pass through, of the rows with these numbers."""
-        schema = self.source.kept
-        if not len(schema):
-            return None
-        order = np.argsort(numbers, kind="stable")
-        wanted, first = numbers[order] - fragment.first_row, 0
-        taken = [schema.empty_table()]
-        for batch in self.source.read_kept(fragment, TEXT_ROWS) if len(wanted) else ():
-            here = wanted[(wanted >= first) & (wanted < first + len(batch))] - first
-            if len(here):
-                taken.append(pa.Table.from_batches([batch.take(pa.array(here))]))
-            first += len(batch)
-        table = pa.concat_tables(taken)
-        if len(table) != len(numbers):
-            raise InputError(f"{fragment.where}: columns to keep have fewer rows than others")
-        return table.take(np.argsort(order, kind="stable"))
 
 
 class _Block:

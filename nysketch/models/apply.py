@@ -21,15 +21,15 @@ from nysketch._support.locks import output_lock
 from nysketch._types import Floats
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import UsageError
 from nysketch.files.tables import format_of, table_writer
 from nysketch.models.base import Model, block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
 from nysketch.passes.memory import threads_that_fit
-from nysketch.passes.task import FragmentTask, Progress, row_reporter, unchanged
-from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
+from nysketch.passes.task import FragmentTask, KeptColumns, Progress, row_reporter, unchanged
+from nysketch.sources.protocol import Fragment, Source
 
 # Labelled rows that wait for those before them; and those that are written together, as a row group.
 _WAITING_BYTES, _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 16 << 20, 1 << 20
@@ -125,13 +125,13 @@ class _Labeller(FragmentTask[Iterator[pa.Table]]):
 
     def __call__(self, fragment: Fragment, check: Check) -> Iterator[pa.Table]:
         """Yield the rows of one fragment."""
-        kept = _Kept(self.source, fragment)
+        kept = KeptColumns(self.source, fragment)
         step = block_rows_for(self._model.k)
         for chunk in self.chunks(fragment, check):
             for start in range(0, len(chunk.rows), step):
                 part = slice(start, start + step)
                 columns = self._columns(chunk.rows[part], chunk.keep[part])
-                yield pa.table([*kept.take(len(columns[0])), *columns], schema=self.schema)
+                yield pa.table([*kept.take_next(len(columns[0])), *columns], schema=self.schema)
 
     def _columns(self, rows: Floats, keep: NDArray[np.bool_]) -> list[pa.Array]:
         """Return the columns of labels and the like, with nulls for rows that are not kept."""
@@ -156,31 +156,6 @@ class _Labeller(FragmentTask[Iterator[pa.Table]]):
             return [self._model.labels(rows)]
         shares = self._model.responsibilities(rows)
         return [shares.argmax(axis=1).astype(np.int32), *shares.T.astype(np.float32)]
-
-
-class _Kept:
-    """The columns of a fragment that pass through, a few rows at a time."""
-
-    def __init__(self, source: Source, fragment: Fragment) -> None:
-        self._names, self._where = source.kept.names, fragment.where
-        self._batches = source.read_kept(fragment, TEXT_ROWS) if self._names else iter(())
-        self._rest: list[pa.RecordBatch] = []
-
-    def take(self, rows: int) -> list[pa.ChunkedArray]:
-        """Return the columns of the next rows."""
-        if not self._names:
-            return []
-        taken, missing = [], rows
-        while missing:
-            batch = self._rest.pop() if self._rest else next(self._batches, None)
-            if batch is None:
-                raise InputError(f"{self._where}: columns to keep have fewer rows than others")
-            if len(batch) > missing:
-                self._rest = [batch.slice(missing)]
-            taken.append(batch.slice(0, missing))
-            missing -= len(taken[-1])
-        columns: list[pa.ChunkedArray] = pa.Table.from_batches(taken).columns
-        return columns
 
 
 def assign_to_file(

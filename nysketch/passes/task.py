@@ -1,4 +1,4 @@
-"""What all work on fragments shares: a reader per thread, rows counted, inputs that must not change.
+"""What all work on fragments shares: readers, rows counted, columns kept, inputs that must not change.
 
 How a fragment becomes chunks is next door, in chunks.py; who runs the work on which fragments is an engine's
 choice. What comes of the chunks is up to the task: pilot.py, accumulate.py, and the models and coresets that
@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from nysketch.engines.protocol import Check, Engine, PicklableTask, nothing
 from nysketch.errors import InputError
 from nysketch.passes.chunks import (
@@ -22,7 +26,7 @@ from nysketch.passes.chunks import (
     require_declared_rows,
     require_null_policy,
 )
-from nysketch.sources.protocol import Fragment, Source
+from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
 
 # Called with the rows so far, and those to read: None for a stream.
 Progress = Callable[[int, int | None], None]
@@ -106,6 +110,52 @@ class FragmentTask(PicklableTask, Generic[Result]):
             with self._lock:
                 self.rows_read += len(chunk.rows)
         require_declared_rows(fragment, read)
+
+
+class KeptColumns:
+    """The columns of a fragment that pass through, which are read beside its chunks."""
+
+    def __init__(self, source: Source, fragment: Fragment) -> None:
+        self._schema: pa.Schema = source.kept
+        self._first_row, self._where = fragment.first_row, fragment.where
+        self._batches: Iterator[pa.RecordBatch] = (
+            source.read_kept(fragment, TEXT_ROWS) if len(self._schema) else iter(())
+        )
+        self._rest: list[pa.RecordBatch] = []
+
+    def take_next(self, rows: int) -> list[pa.ChunkedArray]:
+        """Return the columns of the next rows."""
+        if not len(self._schema):
+            return []
+        taken, missing = [], rows
+        while missing:
+            batch = self._rest.pop() if self._rest else next(self._batches, None)
+            if batch is None:
+                raise self._too_few()
+            if len(batch) > missing:
+                self._rest = [batch.slice(missing)]
+            taken.append(batch.slice(0, missing))
+            missing -= len(taken[-1])
+        columns: list[pa.ChunkedArray] = pa.Table.from_batches(taken).columns
+        return columns
+
+    def take(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """Return the columns of the rows with these numbers in the source, in this order."""
+        order = np.argsort(numbers, kind="stable")
+        wanted, first = numbers[order] - self._first_row, 0
+        taken = [self._schema.empty_table()]
+        for batch in self._batches if len(wanted) else ():
+            here = wanted[(wanted >= first) & (wanted < first + len(batch))] - first
+            if len(here):
+                taken.append(pa.Table.from_batches([batch.take(pa.array(here))]))
+            first += len(batch)
+        table = pa.concat_tables(taken)
+        if len(table) != len(numbers):
+            raise self._too_few()
+        return table.take(np.argsort(order, kind="stable"))
+
+    def _too_few(self) -> InputError:
+        return InputError(f"{self._where}: columns to keep have fewer rows than others")
 
 
 def row_reporter(

@@ -13,6 +13,7 @@ from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, UsageError
 from nysketch.passes.task import (
     FragmentTask,
+    KeptColumns,
     per_process,
     per_thread,
     require_unchanged,
@@ -142,3 +143,37 @@ def test_inputs_must_not_change_while_they_are_read(path, source):
     with pytest.raises(ZeroDivisionError), unchanged(source):
         path.write_bytes(b"")
         raise ZeroDivisionError
+
+
+KEPT = pa.table({"id": [f"row {i}" for i in range(ROWS)], "twice": np.arange(ROWS) * 2})
+
+
+@pytest.fixture
+def keeping(tmp_path):
+    path = tmp_path / "kept.parquet"
+    pq.write_table(KEPT.append_column("x", pa.array(np.zeros(ROWS))), path, row_group_size=400)
+    return open_source(str(path), columns=["x"], keep=["id", "twice"])
+
+
+@pytest.mark.parametrize("steps", [(400,), (1, 399), (150, 150, 100)])
+def test_columns_pass_through_in_order_a_few_rows_at_a_time(keeping, steps):
+    for fragment in list(keeping.fragments())[:2]:
+        kept, first = KeptColumns(keeping, fragment), fragment.first_row
+        for rows in steps:
+            assert pa.table(kept.take_next(rows), KEPT.schema.names).equals(KEPT.slice(first, rows))
+            first += rows
+        with pytest.raises(InputError, match="columns to keep have fewer rows than others"):
+            kept.take_next(1)
+
+
+@pytest.mark.parametrize("numbers", [[], [400], [799, 400, 401], [500, 500, 410]])
+def test_columns_pass_through_for_any_rows_of_a_fragment(keeping, numbers):
+    fragment = list(keeping.fragments())[1]
+    found = KeptColumns(keeping, fragment).take(np.array(numbers, np.int64))
+    assert found.equals(KEPT.take(pa.array(numbers, pa.int64())))
+    with pytest.raises(InputError, match="columns to keep have fewer rows than others"):
+        KeptColumns(keeping, fragment).take(np.array([*numbers, 800]))
+
+
+def test_nothing_passes_through_unless_it_is_kept(source):
+    assert KeptColumns(source, next(iter(source.fragments()))).take_next(3) == []
