@@ -1,10 +1,10 @@
-"""Fragments → weighted rows that stand for them, and have the means of all of their rows.
+"""Fragments → a few weighted rows each, with the means of all of their rows: merge and reduce.
 
 A block of rows is cut into groups, whose sums of test functions are recombined as if they were points; the
 groups that are left are cut into smaller ones, and so on, until the groups are rows. So most rows are
 evaluated once, and only sums are multiplied with the matrix of the test functions. What is left of a block is
-put together with what is left of others, and recombined again when that has become too much: always in the
-order of the rows, so that neither threads nor batches show.
+merged with what is left of others, and reduced again when that has become too much: always in the order of
+the rows, so that neither threads nor batches show.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def block_rows_of(functions: int, d: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Weighted rows that stand for some fragments, and sums over all rows of these.
+class Reduction:
+    """Weighted rows that represent some fragments, and sums over all rows of these.
 
     `functions` are the values of the functions that are carried, `kept` the columns that pass through.
     """
@@ -79,7 +79,7 @@ class Part:
         kept = 0 if self.kept is None else self.kept.nbytes
         return int(self.points.nbytes + self.functions.nbytes + self.kernel_sums.nbytes + kept)
 
-    def only(self, which: NDArray[np.int64], weights: Floats) -> Part:
+    def only(self, which: NDArray[np.int64], weights: Floats) -> Reduction:
         """Return some of the points, with new weights."""
         return replace(
             self,
@@ -91,8 +91,8 @@ class Part:
         )
 
     @classmethod
-    def union(cls, parts: Sequence[Part]) -> Part:
-        """Return the points of all parts: together they stand for all rows of these."""
+    def union(cls, parts: Sequence[Reduction]) -> Reduction:
+        """Return the points of all parts: together they represent all rows of these."""
         kept = [part.kept for part in parts if part.kept is not None]
         return cls(
             np.concatenate([part.numbers for part in parts]),
@@ -108,16 +108,16 @@ class Part:
         )
 
 
-def merged(parts: Sequence[Part]) -> Part:
-    """Put parts together, and recombine their points if they are many; the order of parts is that of rows."""
-    together = Part.union(parts)
+def merge_reductions(parts: Sequence[Reduction]) -> Reduction:
+    """Merge parts, whose order is that of their rows, and reduce them again if they have many points."""
+    together = Reduction.union(parts)
     if len(together) > HELD * (together.functions.shape[1] + 1):
         together = together.only(*recombine(together.functions, together.weights))
     return together
 
 
-class FragmentRecombiner(FragmentTask[Iterator[Part]]):
-    """Turns one fragment into its part."""
+class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
+    """Reduces one fragment to a few weighted rows."""
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
         super().__init__(source, nulls=nulls)
@@ -146,10 +146,10 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
         weighted = self.source.weights is not None
         return RowSample.empty(self._capacity, self._basis.d, text=self._basis.text, weighted=weighted)
 
-    def __call__(self, fragment: Fragment, check: Check) -> Iterator[Part]:
-        """Yield the part of a fragment."""
+    def __call__(self, fragment: Fragment, check: Check) -> Iterator[Reduction]:
+        """Yield the reduction of a fragment."""
         sample = GatheredSample(self._no_sample())
-        parts: list[Part] = []
+        parts: list[Reduction] = []
         block = self._no_block()
         dropped = 0
         for chunk in self.chunks(fragment, check):
@@ -157,13 +157,14 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
             block.add(chunk)
             dropped += chunk.dropped
             if block.full:
-                parts.append(self._recombined(block))
-                parts = [merged(parts)]
+                parts.append(self._reduce(block))
+                parts = [merge_reductions(parts)]
         if len(block) or not parts:
-            parts.append(self._recombined(block))
-        part = merged(parts)
-        kept = KeptColumns(self.source, fragment).take(part.numbers) if len(self.source.kept) else None
-        yield replace(part, dropped=dropped, sample=sample.united(), kept=kept)
+            parts.append(self._reduce(block))
+        reduction, kept = merge_reductions(parts), None
+        if len(self.source.kept):
+            kept = KeptColumns(self.source, fragment).take(reduction.numbers)
+        yield replace(reduction, dropped=dropped, sample=sample.united(), kept=kept)
 
     def _sample(self, fragment: Fragment, chunk: Chunk, bound: int) -> RowSample:
         from nysketch.tiles.sample import sample_rows
@@ -180,9 +181,9 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
             capacity=self._capacity,
         )
 
-    def _recombined(self, block: _Block) -> Part:
+    def _reduce(self, block: _Block) -> Reduction:
         """Return what is left of the rows of a block."""
-        rows, weights, numbers = block.taken()
+        rows, weights, numbers = block.take_all()
         norms = self._norms(rows, weights)
         most = groups_for(len(self._functions) + 1)
         kernel_sums: Floats | None = None
@@ -204,7 +205,7 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
         values = self._values.of(some_rows)
         kernel_sums = weights @ values if kernel_sums is None else kernel_sums
         positive = np.flatnonzero(weights > 0)
-        part = Part(
+        reduction = Reduction(
             numbers[left],
             some_rows,
             weights,
@@ -215,7 +216,7 @@ class FragmentRecombiner(FragmentTask[Iterator[Part]]):
             0,
             self._no_sample(),
         )
-        return merged([part.only(positive, weights[positive])])
+        return merge_reductions([reduction.only(positive, weights[positive])])
 
     def _norms(self, rows: Rows, weights: Floats) -> float:
         """Return the sum of k(x, x) times the weights."""
@@ -247,7 +248,7 @@ class _Block:
         self._parts.append((np.ascontiguousarray(chunk.rows[keep]), weights, chunk.first_row + keep))
         self._count += len(keep)
 
-    def taken(self) -> tuple[Rows, Floats, NDArray[np.int64]]:
+    def take_all(self) -> tuple[Rows, Floats, NDArray[np.int64]]:
         """Return all rows, their weights and numbers, and hold them no longer."""
         rows = np.empty((self._count, *self._none.shape[1:]), self._none.dtype)
         weights, numbers = np.empty(self._count), np.empty(self._count, np.int64)

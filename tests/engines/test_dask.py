@@ -144,10 +144,10 @@ def test_an_engine_has_its_own_threads(files, engine):
 
 def test_work_takes_along_what_others_need_and_nothing_else(source):
     basis = nysketch.Basis.fit(str(source.local_paths[0]), exclude=["w"], m=20)
-    from nysketch.coresets.coreset import Evidence, choose_functions
+    from nysketch.coresets.coreset import RowDistribution, choose_functions
     from nysketch.passes.options import PassOptions
 
-    functions, _ = choose_functions(basis, 5, "nystrom", Evidence())
+    functions, _ = choose_functions(basis, 5, "nystrom", RowDistribution())
     for work in (
         FragmentTallier(source, basis, PassOptions()),
         FragmentRecombiner(source, basis, functions, "error"),
