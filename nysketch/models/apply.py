@@ -1,7 +1,7 @@
-"""A model applied to data: a label for every row, or its score over all of them, in bounded memory.
+"""A model applied to data: a label for every row, in bounded memory.
 
-Rows are read as for a sketch (passes/chunks.py), by several threads; but what they give is put together in
-the order of the rows. So labels are aligned with their rows, and no sum depends on the number of threads.
+Rows are read as for a sketch (passes/task.py), by several threads; but labels are put together in the order
+of the rows, and so are aligned with them. Sums over all rows are next door, in score.py.
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ from nysketch.sources.protocol import Fragment, Source
 
 # Labelled rows that wait for those before them; and those that are written together, as a row group.
 _WAITING_BYTES, _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 16 << 20, 1 << 20
-
-
-# ---- labels --------------------------------------------------------------------------------------
-
-
 # As measured: 130 MiB for Python and libraries, with nothing compiled, and something to spare.
 _BASE_BYTES = 160 << 20
 
@@ -77,12 +72,12 @@ def assign(
     Columns are those that the source keeps, the `label`, the `distance` to the centroid if asked for, and
     of mixtures the probabilities p0, p1, … of the components unless `responsibilities` are declined.
     """
-    labeller = _Labeller(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
-    return labeller.tables(engine_of(engine), progress)
+    task = _LabelTask(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
+    return task.tables(engine_of(engine), progress)
 
 
-class _Labeller(FragmentTask[Iterator[pa.Table]]):
-    """Makes tables of labels of the chunks of a source."""
+class _LabelTask(FragmentTask[Iterator[pa.Table]]):
+    """Labels the rows of a fragment, in tables of a few rows each."""
 
     def __init__(
         self,
@@ -130,13 +125,13 @@ class _Labeller(FragmentTask[Iterator[pa.Table]]):
         for chunk in self.chunks(fragment, check):
             for start in range(0, len(chunk.rows), step):
                 part = slice(start, start + step)
-                columns = self._columns(chunk.rows[part], chunk.keep[part])
+                columns = self._label_columns(chunk.rows[part], chunk.keep[part])
                 yield pa.table([*kept.take_next(len(columns[0])), *columns], schema=self.schema)
 
-    def _columns(self, rows: Floats, keep: NDArray[np.bool_]) -> list[pa.Array]:
+    def _label_columns(self, rows: Floats, keep: NDArray[np.bool_]) -> list[pa.Array]:
         """Return the columns of labels and the like, with nulls for rows that are not kept."""
         everything = bool(keep.all())
-        values = self._values(rows if everything else rows[keep])
+        values = self._label_valid(rows if everything else rows[keep])
         if everything:
             return [pa.array(column) for column in values]
         columns = []
@@ -146,7 +141,8 @@ class _Labeller(FragmentTask[Iterator[pa.Table]]):
             columns.append(pa.array(spread, mask=~keep))
         return columns
 
-    def _values(self, rows: Floats) -> list[NDArray[Any]]:
+    def _label_valid(self, rows: Floats) -> list[NDArray[Any]]:
+        """Return labels, and what is asked for beside them, column by column."""
         if isinstance(self._model, KMeansModel):
             if not self._distances:
                 return [self._model.labels(rows)]
@@ -173,7 +169,7 @@ def assign_to_file(
 ) -> Assigned:
     """Write what `assign` yields to a Parquet, CSV or Feather file, which appears complete or not at all."""
     format = format_of(output)
-    labeller = _Labeller(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
+    task = _LabelTask(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
     rows = unlabelled = 0
     label_rows = np.zeros(model.k, np.int64)
     refuse_to_replace(source.local_paths, output)
@@ -182,10 +178,10 @@ def assign_to_file(
         with (
             atomic_file(output) as file,
             unchanged(source),
-            table_writer(file, format, labeller.schema, output) as write,
-            closing(labeller.tables(engine_of(engine), progress)) as tables,
+            table_writer(file, format, task.schema, output) as write,
+            closing(task.tables(engine_of(engine), progress)) as tables,
         ):
-            for group in _grouped(tables):
+            for group in _row_groups(tables):
                 labels = group["label"]
                 rows, unlabelled = rows + len(group), unlabelled + labels.null_count
                 label_rows += np.bincount(labels.drop_null().to_numpy(), minlength=model.k)
@@ -193,8 +189,8 @@ def assign_to_file(
     return Assigned(rows, unlabelled, tuple(label_rows.tolist()))
 
 
-def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Put small tables together, always the same ones."""
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put small tables together to the row groups of a file, which depend on nothing but the tables."""
     held: list[pa.Table] = []
     rows = size = 0
     for table in tables:

@@ -1,4 +1,7 @@
-"""How well a model fits the rows of a source; and sums over all rows of what a model says of them."""
+"""How well a model fits the rows of a source; and sums over all rows of what a model says of them.
+
+Sums are added up in the order of the rows, so that they do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
