@@ -198,7 +198,7 @@ def _of_data(
     quiet: bool,
 ) -> Coreset:
     """Make a coreset of data."""
-    from nysketch.coresets.from_data import condense_source, prepare
+    from nysketch.coresets.from_data import prepare, reduce_source
 
     with (
         _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
@@ -216,7 +216,7 @@ def _of_data(
             choosing=choosing,
             **how,
         )
-        return condense_source(source, plan, nulls=nulls, engine=runner, progress=progress)
+        return reduce_source(source, plan, nulls=nulls, engine=runner, progress=progress)
 
 
 def _print(
@@ -245,8 +245,10 @@ def _print(
     distance = found.distance
     error = "" if distance.standard_error is None else f" ± {distance.standard_error:.1g}"
     gain = f", {distance.gain:.3g} times as far" if distance.gain > 1 else ""
-    all_of_them = found.worth >= found.of_rows
-    worth = "as many random rows as there are rows" if all_of_them else f"{found.worth:,.0f} random rows"
+    equivalent = found.equivalent_random_rows
+    worth = f"{equivalent:,.0f} random rows"
+    if equivalent >= found.of_rows:
+        worth = "as many random rows as there are rows"
     _output.print_fields(
         [
             ("MMD to the data", f"{distance.mmd:.3g}{error}"),

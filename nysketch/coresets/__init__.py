@@ -1,9 +1,9 @@
 """Coresets: few weighted rows with the same means as all of them (kernel quadrature).
 
-coreset.py         what a coreset is; its test functions and its size
+coreset.py         what a coreset is; the choice of its test functions; notes
 from_sketch.py     of the landmarks of a sketch
 from_data.py       of the rows of a source, in one pass
-fragments.py       what the pass does with a fragment
+fragments.py       a fragment → a few weighted rows; merge and reduce
 testfunctions.py   the functions whose means are kept
 recombination.py   fewer rows, the same means
 _elimination.py    its inner loop, compiled

@@ -1,16 +1,15 @@
-"""Coresets: a few rows with positive weights that stand for all. What they are, and how good.
+"""A coreset: a few rows with positive weights that represent all rows. The choice of its test functions.
 
 A coreset has the same means of s test functions (testfunctions.py) as all rows, exactly, with at most s + 1
-rows (recombination.py). Of a saved sketch, whose rows are gone, it is made of landmarks: here. Of data it is
-made of any rows, in one pass: from_data.py.
-
-How near it is to the data is discrepancy.py's business.
+rows (recombination.py). Of data it is made of any rows, in one pass: from_data.py. Of a saved sketch, whose
+rows are gone, it is made of landmarks: from_sketch.py. discrepancy.py measures how near it is to the data;
+the notes that tell of a coreset that is worse than it should be are here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from nysketch._types import Floats, Indices, Rows
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import relative_weights
 from nysketch.columns import Column
-from nysketch.coresets.discrepancy import Distance
-from nysketch.coresets.recombination import adjusted, condense
+from nysketch.coresets.discrepancy import Discrepancy
 from nysketch.coresets.testfunctions import METHODS, TestFunctions, mercer_functions, nystrom_functions
 from nysketch.errors import UsageError
 from nysketch.learning.decode.atoms import second_moments
@@ -27,11 +25,14 @@ from nysketch.learning.decode.mixture import Mixture
 from nysketch.models.mixture import MixtureModel
 from nysketch.sketches.sketch import Sketch
 
-# More points are found first, that match more functions, and then condensed: of rows of ten columns, 64 that
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# More points are found first, that match more functions, and then thinned: of rows of ten columns, 64 that
 # match 63 functions and no more had an MMD of 0.0095, 64 of 128 one of 0.0052, and 64 of 256 one of 0.0048.
 _MORE = 4
 # But not more than these: the work grows with their third power.
-_MOST_CONDENSED = 1500
+_MOST_THINNED = 1500
 
 # What landmarks count beside sampled rows, where second moments are those of a sample: in directions in which
 # the sample does not vary, they decide.
@@ -63,9 +64,9 @@ class Coreset:
     learned_from: str  # what the functions were learned from, in words
     wanted: int  # test functions asked for
     mismatch: float  # largest difference between means of test functions
-    distance: Distance
+    distance: Discrepancy
     notes: tuple[str, ...] = ()
-    kept: Any = None
+    kept: pa.Table | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -84,8 +85,8 @@ class Coreset:
         return 1.0 / float((self.weights**2).sum())
 
     @property
-    def worth(self) -> float:
-        """How many rows drawn at random would be as near to the data, on average; at most all of them."""
+    def equivalent_random_rows(self) -> float:
+        """How many rows drawn at random are as near to the data, on average; at most all of them."""
         return min(len(self) * self.distance.gain**2, float(self.of_rows))
 
     def describe(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class Coreset:
             "of_rows": self.of_rows,
             "random_mmd": self.distance.random_mmd,
             "rows": len(self),
-            "worth_random_rows": round(self.worth),
+            "worth_random_rows": round(self.equivalent_random_rows),
         }
 
 
@@ -121,10 +122,11 @@ def require_size(s: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What test functions can be learned from: the mean of k(Z, x) k(x, Z), or else sampled rows, scaled.
+class RowDistribution:
+    """What is known of the distribution of rows, to learn test functions from; nothing, by default.
 
-    The mean is that over `of_rows` rows; or, if there are none, under a distribution that is known.
+    `second_moments` are the mean of k(Z, x) k(x, Z): over `of_rows` rows; or, if these are 0, under a
+    distribution that is known. Without them, `sampled` rows (scaled, with `weights`) tell of the others.
     """
 
     second_moments: Floats | None = None
@@ -133,7 +135,7 @@ class Evidence:
     weights: Floats | None = None
 
     @classmethod
-    def of_sketch(cls, sketch: Sketch) -> Evidence:
+    def of_sketch(cls, sketch: Sketch) -> RowDistribution:
         """Return what a sketch knows of how its rows vary."""
         sample = sketch.tally.sample
         rows = sample.scaled(sketch.basis.middle) if len(sample) else None
@@ -143,7 +145,7 @@ class Evidence:
         return cls(moments, sketch.rows, rows, sample.weights)
 
     @classmethod
-    def of_measure(cls, measure: MixtureModel | Floats, basis: NystromBasis) -> Evidence:
+    def of_measure(cls, measure: MixtureModel | Floats, basis: NystromBasis) -> RowDistribution:
         """Return what is known if rows come from a mixture; or if E k(Z, x) k(x, Z) is this matrix."""
         if not isinstance(measure, MixtureModel):
             moments = np.asarray(measure, np.float64)
@@ -162,18 +164,18 @@ class Evidence:
 
 
 def choose_functions(
-    basis: NystromBasis, count: int, method: str | None, evidence: Evidence
+    basis: NystromBasis, count: int, method: str | None, rows: RowDistribution
 ) -> tuple[TestFunctions, str]:
     """Return up to `count` test functions, and what they were learned from; without a method, the best."""
     if method not in (None, *METHODS):
         raise UsageError(f"the method must be one of {', '.join(METHODS)}, not {method!r}")
     if method == "nystrom":
         return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
-    if evidence.second_moments is not None:
-        functions = mercer_functions(basis.nystrom, evidence.second_moments, count)
-        known = f"{evidence.of_rows:,} rows" if evidence.of_rows else "a known distribution"
+    if rows.second_moments is not None:
+        functions = mercer_functions(basis.nystrom, rows.second_moments, count)
+        known = f"{rows.of_rows:,} rows" if rows.of_rows else "a known distribution"
         return functions, f"second moments of {known}"
-    sampled = evidence.sampled
+    sampled = rows.sampled
     if sampled is None or not len(sampled):
         if method is None:
             return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
@@ -181,7 +183,7 @@ def choose_functions(
             "--method mercer needs second moments or sampled rows, and there are none: sketch with "
             "--second-moments or --sample-rows, or use --method nystrom"
         )
-    shares = relative_weights(evidence.weights, len(sampled))
+    shares = relative_weights(rows.weights, len(sampled))
     moments = np.zeros((basis.m, basis.m))
     for start in range(0, len(sampled), _STEP):
         part = slice(start, start + _STEP)
@@ -192,37 +194,15 @@ def choose_functions(
     return mercer_functions(basis.nystrom, moments, count), f"{len(sampled):,} sampled rows"
 
 
-def points_to_condense(s: int) -> int:
+def points_to_thin(s: int) -> int:
     """Return how many points, at most, the s + 1 of a coreset shall be chosen from."""
-    return max(s + 1, min(_MORE * (s + 1), _MOST_CONDENSED))
+    return max(s + 1, min(_MORE * (s + 1), _MOST_THINNED))
 
 
-# ---- from many points to few -----------------------------------------------------------------------
+# ---- notes -----------------------------------------------------------------------------------------
 
 
-def reduced(
-    kernel: Floats,
-    target: Floats,
-    functions: Floats,
-    weights: Floats,
-    means: Floats,
-    most: int | None = None,
-) -> tuple[Indices, Floats]:
-    """Return points to keep, as many as functions and one more, and weights that have these means.
-
-    They are those of the points, but for what rounding has changed. `most` points stay, if that is more.
-    """
-    kept, weights = condense(kernel, target, functions, weights, most)
-    weights = adjusted(functions[kept], means, weights)
-    return kept[weights > 0], weights[weights > 0]
-
-
-def mismatch(functions: Floats, means: Floats, weights: Floats) -> float:
-    """Return the largest difference between means of points and what they should be."""
-    return float(np.abs(weights @ functions - means).max(initial=0.0))
-
-
-def said_of_size(basis: NystromBasis, s: int, found: int) -> list[str]:
+def notes_on_size(basis: NystromBasis, s: int, found: int) -> list[str]:
     """Say so if there are fewer test functions than asked for."""
     if found >= s:
         return []
@@ -233,7 +213,7 @@ def said_of_size(basis: NystromBasis, s: int, found: int) -> list[str]:
     ]
 
 
-def said_of_distance(distance: Distance) -> list[str]:
+def notes_on_discrepancy(distance: Discrepancy) -> list[str]:
     """Say so if random rows would be as good, or if nobody can tell."""
     if distance.standard_error is None and distance.mmd > 0:
         return ["no sample of rows tells what the landmarks do not see of the data: the MMD has no error"]
@@ -245,7 +225,7 @@ def said_of_distance(distance: Distance) -> list[str]:
     return []
 
 
-def said_of_means(functions: TestFunctions, off: float) -> list[str]:
+def notes_on_means(functions: TestFunctions, off: float) -> list[str]:
     """Say so if means of test functions do not agree to the promised digits."""
     if off <= SAME * max(1.0, float(np.sqrt(functions.strengths.max(initial=0.0)))):
         return []

@@ -27,7 +27,7 @@ _STEP = 512
 
 
 @dataclass(frozen=True)
-class Distance:
+class Discrepancy:
     """The MMD between weighted rows and the data, and the root mean square of that of as many random rows.
 
     Random rows are drawn in proportion to their weights. Without sampled rows that tell what is outside the
@@ -59,7 +59,7 @@ def mean_embedding_at(basis: NystromBasis, points: Rows, mean_kernel: Floats, sa
     return np.asarray(inside + outside @ shares / len(rows))
 
 
-def distance_to(
+def discrepancy_to(
     basis: NystromBasis,
     points: Rows,
     weights: Floats,
@@ -68,7 +68,7 @@ def distance_to(
     *,
     of_rows: int,
     mean_norm: float | None = None,
-) -> Distance:
+) -> Discrepancy:
     """Return the distance of weighted points, scaled, to rows with this mean of k(Z, x).
 
     `mean_norm` is the mean of k(x, x) over all rows, if it is known.
@@ -83,7 +83,7 @@ def distance_to(
         if mean_norm is None:
             mean_norm = float(basis.kernel.diagonal(basis.scaled_landmarks).mean())
         spread = max(mean_norm - float(mean @ mean), 0.0)
-        return Distance(math.sqrt(inside + own), None, math.sqrt(spread / len(weights)))
+        return Discrepancy(math.sqrt(inside + own), None, math.sqrt(spread / len(weights)))
     rows, shares = sampled[:_MEASURED_ROWS], shares[:_MEASURED_ROWS]
     n = max(of_rows, len(rows))
     of_rows_features = features_of(basis, rows)
@@ -103,7 +103,7 @@ def distance_to(
         mean_norm = float((shares * norms).mean())
     spread = max(mean_norm - float(mean @ mean) - of_data, 0.0)
     mmd = math.sqrt(inside + outside)
-    return Distance(mmd, math.sqrt(mmd**2 + deviation) - mmd, math.sqrt(spread / len(weights)))
+    return Discrepancy(mmd, math.sqrt(mmd**2 + deviation) - mmd, math.sqrt(spread / len(weights)))
 
 
 def _representative(sample: RowSample, basis: NystromBasis) -> tuple[Rows | None, Floats]:
@@ -119,7 +119,7 @@ def _representative(sample: RowSample, basis: NystromBasis) -> tuple[Rows | None
     return rows, relative_weights(weights, len(rows))
 
 
-def _exact(basis: NystromBasis, points: Rows, weights: Floats, rows: Rows, of_rows: Floats) -> Distance:
+def _exact(basis: NystromBasis, points: Rows, weights: Floats, rows: Rows, of_rows: Floats) -> Discrepancy:
     """Return the distance to rows that are all there, by all pairs."""
     kernel = basis.kernel
     between = sum(
@@ -129,4 +129,4 @@ def _exact(basis: NystromBasis, points: Rows, weights: Floats, rows: Rows, of_ro
     squared = float(weights @ kernel(points, points) @ weights)
     squared += between - 2 * float(weights @ kernel(points, rows) @ of_rows)
     spread = max(float(of_rows @ kernel.diagonal(rows)) - between, 0.0)
-    return Distance(math.sqrt(max(squared, 0.0)), 0.0, math.sqrt(spread / len(weights)))
+    return Discrepancy(math.sqrt(max(squared, 0.0)), 0.0, math.sqrt(spread / len(weights)))

@@ -1,18 +1,17 @@
-"""Fragments → weighted rows that stand for them, and have the means of all of their rows.
+"""Fragments → a few weighted rows each, with the means of all of their rows: merge and reduce.
 
 A block of rows is cut into groups, whose sums of test functions are recombined as if they were points; the
 groups that are left are cut into smaller ones, and so on, until the groups are rows. So most rows are
 evaluated once, and only sums are multiplied with the matrix of the test functions. What is left of a block is
-put together with what is left of others, and recombined again when that has become too much: always in the
-order of the rows, so that neither threads nor batches show.
+merged with what is left of others, and reduced again when that has become too much: always in the order of
+the rows, so that neither threads nor batches show.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +22,13 @@ from nysketch.accumulators.sample import ChunkSampler, GatheredSample, RowSample
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
-from nysketch.engines.protocol import Check, PicklableTask
-from nysketch.errors import InputError
-from nysketch.passes.chunks import ChunkReader, require_declared_rows
-from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
+from nysketch.engines.protocol import Check
+from nysketch.passes.task import FragmentTask, KeptColumns, per_process, per_thread
+from nysketch.sources.protocol import Fragment, Source
 from nysketch.tiles.chunk import Chunk
+
+if TYPE_CHECKING:
+    from nysketch.tiles.float64 import RowValues
 
 # Groups for each function at every level; of so many, one is left. For many functions fewer, for the memory.
 _GROUPS, _MANY_FUNCTIONS = 8, 256
@@ -52,8 +53,8 @@ def block_rows_of(functions: int, d: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """Weighted rows that stand for some fragments, and sums over all rows of these.
+class Reduction:
+    """Weighted rows that represent some fragments, and sums over all rows of these.
 
     `functions` are the values of the functions that are carried, `kept` the columns that pass through.
     """
@@ -78,7 +79,7 @@ class Part:
         kept = 0 if self.kept is None else self.kept.nbytes
         return int(self.points.nbytes + self.functions.nbytes + self.kernel_sums.nbytes + kept)
 
-    def only(self, which: NDArray[np.int64], weights: Floats) -> Part:
+    def only(self, which: NDArray[np.int64], weights: Floats) -> Reduction:
         """Return some of the points, with new weights."""
         return replace(
             self,
@@ -90,8 +91,8 @@ class Part:
         )
 
     @classmethod
-    def union(cls, parts: Sequence[Part]) -> Part:
-        """Return the points of all parts: together they stand for all rows of these."""
+    def union(cls, parts: Sequence[Reduction]) -> Reduction:
+        """Return the points of all parts: together they represent all rows of these."""
         kept = [part.kept for part in parts if part.kept is not None]
         return cls(
             np.concatenate([part.numbers for part in parts]),
@@ -107,36 +108,34 @@ class Part:
         )
 
 
-def merged(parts: Sequence[Part]) -> Part:
-    """Put parts together, and recombine their points if they are many; the order of parts is that of rows."""
-    together = Part.union(parts)
+def merge_reductions(parts: Sequence[Reduction]) -> Reduction:
+    """Merge parts, whose order is that of their rows, and reduce them again if they have many points."""
+    together = Reduction.union(parts)
     if len(together) > HELD * (together.functions.shape[1] + 1):
         together = together.only(*recombine(together.functions, together.weights))
     return together
 
 
-class FragmentRecombiner(PicklableTask):
-    """Turns one fragment into its part; readers are kept per thread."""
-
-    _process_local = ("_values", "_local", "_lock", "rows_read")
+class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
+    """Reduces one fragment to a few weighted rows."""
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
-        self.source, self._nulls = source, nulls
+        super().__init__(source, nulls=nulls)
         self._basis, self._functions = basis, functions
         self._block_rows = block_rows_of(len(functions) + 1, basis.row_width)
         self._capacity = default_sample_rows(basis.row_width, text=basis.text)
         # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
         self.sample_bound = self._no_sample().bound
-        self._init_process_state()
-        ChunkReader(source, nulls=nulls)  # complain before threads start
 
-    def _init_process_state(self) -> None:
-        """Make what belongs to this process."""
+    @per_process
+    def _values(self) -> RowValues:
         from nysketch.tiles.float64 import RowValues  # compiles or loads machine code: not for --help
 
-        self._values = RowValues(self._basis)
-        self._local, self._lock = threading.local(), threading.Lock()
-        self.rows_read = 0
+        return RowValues(self._basis)
+
+    @per_thread
+    def _sampler(self) -> ChunkSampler:
+        return ChunkSampler(self._basis, self._capacity, self.reader.chunk_rows)
 
     def _no_block(self) -> _Block:
         none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))
@@ -146,41 +145,32 @@ class FragmentRecombiner(PicklableTask):
         weighted = self.source.weights is not None
         return RowSample.empty(self._capacity, self._basis.d, text=self._basis.text, weighted=weighted)
 
-    def __call__(self, fragment: Fragment, check: Check) -> Iterator[Part]:
-        """Yield the part of a fragment."""
-        if not hasattr(self._local, "reader"):
-            reader = ChunkReader(self.source, nulls=self._nulls)
-            self._local.reader = reader
-            self._local.sampler = ChunkSampler(self._basis, self._capacity, reader.chunk_rows)
+    def __call__(self, fragment: Fragment, check: Check) -> Iterator[Reduction]:
+        """Yield the reduction of a fragment."""
         sample = GatheredSample(self._no_sample())
-        parts: list[Part] = []
+        parts: list[Reduction] = []
         block = self._no_block()
-        read = dropped = 0
-        for chunk in self._local.reader.chunks(fragment):
-            check()
+        dropped = 0
+        for chunk in self.chunks(fragment, check):
             sample.add(self._sample(fragment, chunk, sample.bound))
             block.add(chunk)
             dropped += chunk.dropped
-            read += len(chunk.rows)
-            with self._lock:
-                self.rows_read += len(chunk.rows)
             if block.full:
-                parts.append(self._recombined(block))
-                parts = [merged(parts)]
-        require_declared_rows(fragment, read)
+                parts.append(self._reduce(block))
+                parts = [merge_reductions(parts)]
         if len(block) or not parts:
-            parts.append(self._recombined(block))
-        part = merged(parts)
-        kept = self._kept(fragment, part.numbers)
-        yield replace(part, dropped=dropped, sample=sample.united(), kept=kept)
+            parts.append(self._reduce(block))
+        reduction, kept = merge_reductions(parts), None
+        if len(self.source.kept):
+            kept = KeptColumns(self.source, fragment).take(reduction.numbers)
+        yield replace(reduction, dropped=dropped, sample=sample.united(), kept=kept)
 
     def _sample(self, fragment: Fragment, chunk: Chunk, bound: int) -> RowSample:
-        sampler: ChunkSampler = self._local.sampler
-        return sampler(chunk, fragment.input_key, min(bound, self.sample_bound))
+        return self._sampler(chunk, fragment.input_key, min(bound, self.sample_bound))
 
-    def _recombined(self, block: _Block) -> Part:
+    def _reduce(self, block: _Block) -> Reduction:
         """Return what is left of the rows of a block."""
-        rows, weights, numbers = block.taken()
+        rows, weights, numbers = block.take_all()
         norms = self._norms(rows, weights)
         most = groups_for(len(self._functions) + 1)
         kernel_sums: Floats | None = None
@@ -202,7 +192,7 @@ class FragmentRecombiner(PicklableTask):
         values = self._values.of(some_rows)
         kernel_sums = weights @ values if kernel_sums is None else kernel_sums
         positive = np.flatnonzero(weights > 0)
-        part = Part(
+        reduction = Reduction(
             numbers[left],
             some_rows,
             weights,
@@ -213,7 +203,7 @@ class FragmentRecombiner(PicklableTask):
             0,
             self._no_sample(),
         )
-        return merged([part.only(positive, weights[positive])])
+        return merge_reductions([reduction.only(positive, weights[positive])])
 
     def _norms(self, rows: Rows, weights: Floats) -> float:
         """Return the sum of k(x, x) times the weights."""
@@ -222,24 +212,6 @@ class FragmentRecombiner(PicklableTask):
             part = slice(start, start + _STEP)
             total += float(weights[part] @ self._basis.kernel.diagonal(self._basis.transform(rows[part])))
         return total
-
-    def _kept(self, fragment: Fragment, numbers: NDArray[np.int64]) -> pa.Table | None:
-        """Return the columns that pass through, of the rows with these numbers."""
-        schema = self.source.kept
-        if not len(schema):
-            return None
-        order = np.argsort(numbers, kind="stable")
-        wanted, first = numbers[order] - fragment.first_row, 0
-        taken = [schema.empty_table()]
-        for batch in self.source.read_kept(fragment, TEXT_ROWS) if len(wanted) else ():
-            here = wanted[(wanted >= first) & (wanted < first + len(batch))] - first
-            if len(here):
-                taken.append(pa.Table.from_batches([batch.take(pa.array(here))]))
-            first += len(batch)
-        table = pa.concat_tables(taken)
-        if len(table) != len(numbers):
-            raise InputError(f"{fragment.where}: columns to keep have fewer rows than others")
-        return table.take(np.argsort(order, kind="stable"))
 
 
 class _Block:
@@ -256,14 +228,14 @@ class _Block:
     def full(self) -> bool:
         return self._count >= self._most
 
-    def add(self, chunk: Any) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Add the valid rows of a chunk, whose buffer will be used again."""
         keep = np.flatnonzero(chunk.keep)
         weights = np.ones(len(keep)) if chunk.weights is None else chunk.weights[keep]
         self._parts.append((np.ascontiguousarray(chunk.rows[keep]), weights, chunk.first_row + keep))
         self._count += len(keep)
 
-    def taken(self) -> tuple[Rows, Floats, NDArray[np.int64]]:
+    def take_all(self) -> tuple[Rows, Floats, NDArray[np.int64]]:
         """Return all rows, their weights and numbers, and hold them no longer."""
         rows = np.empty((self._count, *self._none.shape[1:]), self._none.dtype)
         weights, numbers = np.empty(self._count), np.empty(self._count, np.int64)

@@ -1,8 +1,8 @@
 """Data → coreset, in one pass: rows are recombined as they come, and a few hundred are carried on.
 
 The test functions must be known before. They are learned from the pilot (passes/pilot.py), or from a
-sketch. How the rows of a fragment become few is fragments.py's business; here they are put together, in the
-order of the rows, and at the end those are chosen that the coreset consists of.
+sketch. fragments.py reduces each fragment to a few weighted rows; here these are merged, in the order of the
+rows, and thinned at the end to those that the coreset consists of.
 """
 
 from __future__ import annotations
@@ -23,30 +23,36 @@ from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.basis.options import BasisOptions
 from nysketch.coresets.coreset import (
     Coreset,
-    Evidence,
+    RowDistribution,
     choose_functions,
-    mismatch,
-    points_to_condense,
-    reduced,
+    notes_on_discrepancy,
+    notes_on_means,
+    notes_on_size,
+    points_to_thin,
     require_size,
-    said_of_distance,
-    said_of_means,
-    said_of_size,
 )
-from nysketch.coresets.discrepancy import distance_to, mean_embedding_at
-from nysketch.coresets.fragments import HELD, FragmentRecombiner, Part, block_rows_of, groups_for, merged
+from nysketch.coresets.discrepancy import discrepancy_to, mean_embedding_at
+from nysketch.coresets.fragments import (
+    HELD,
+    FragmentRecombiner,
+    Reduction,
+    block_rows_of,
+    groups_for,
+    merge_reductions,
+)
 from nysketch.coresets.from_sketch import coreset_of_sketch
-from nysketch.coresets.recombination import recombine
+from nysketch.coresets.recombination import mismatch, recombine, thin_to_means
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.protocol import Engine
-from nysketch.engines.threads import available_threads, engine_of, say_fewer_threads
-from nysketch.errors import InputError, UsageError
+from nysketch.engines.threads import engine_of
+from nysketch.errors import InputError
 from nysketch.files.format import load
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
+from nysketch.passes.memory import threads_that_fit
 from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
-from nysketch.passes.sketching import Progress, as_basis, open_rows
-from nysketch.passes.task import unchanged
+from nysketch.passes.sketching import as_basis, open_rows
+from nysketch.passes.task import Progress, row_reporter, unchanged
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
 
@@ -57,6 +63,8 @@ _PILOT_ROWS = 10_000
 # As measured: 220 MiB for Python and libraries with compiled code, and something to spare.
 _BASE_BYTES = 240 << 20
 _WAITING_BYTES = 32 << 20
+# Reductions of fragments that wait to be merged.
+_MOST_HELD = 256
 
 
 def coreset(
@@ -114,7 +122,7 @@ def coreset(
         source, s, known=known, wanted=wanted, method=method, measure=measure, seed=seed, nulls=nulls,
         engine=engine,
     )  # fmt: skip
-    return condense_source(source, plan, nulls=nulls, engine=engine, progress=progress)
+    return reduce_source(source, plan, nulls=nulls, engine=engine, progress=progress)
 
 
 # ---- before the pass -------------------------------------------------------------------------------
@@ -155,23 +163,23 @@ def prepare(
     """
     require_size(s)
     reading: dict[str, Any] = {"seed": seed, "nulls": nulls, "engine": engine, "progress": progress}
-    evidence, basis = Evidence(), as_basis(known)
+    known_rows, basis = RowDistribution(), as_basis(known)
     if basis is None:
         how = wanted or BasisOptions()
         pilot = read_pilot_for(source, how, **reading)
         of_rows = rows_to_draw_from(source)
         basis = fit_rows(pilot, source.columns, how, seed=seed, of_rows=of_rows, progress=choosing)
-        evidence = Evidence(sampled=basis.transform(pilot))
+        known_rows = RowDistribution(sampled=basis.transform(pilot))
     elif isinstance(known, Sketch):
-        evidence = Evidence.of_sketch(known)
+        known_rows = RowDistribution.of_sketch(known)
     elif measure is None and method != "nystrom" and source.rereadable:
         pilot = read_pilot(source, _PILOT_ROWS, **reading)
-        evidence = Evidence(sampled=basis.transform(pilot))
+        known_rows = RowDistribution(sampled=basis.transform(pilot))
     landmarks = require_landmarks(basis, "a coreset")
     if measure is not None:
-        evidence = Evidence.of_measure(measure, landmarks)
+        known_rows = RowDistribution.of_measure(measure, landmarks)
     with one_thread():
-        functions, learned_from = choose_functions(landmarks, _CARRIED * (s + 1) - 1, method, evidence)
+        functions, learned_from = choose_functions(landmarks, _CARRIED * (s + 1) - 1, method, known_rows)
     return Prepared(landmarks, functions, learned_from, s)
 
 
@@ -187,23 +195,15 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
     fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
     # When threads have finished, their memory is free for what is left to do.
-    needed = fixed + max(per_thread, 8 * 8 * max(points_to_condense(s), carried) ** 2)
-    if needed > memory:
-        raise UsageError(
-            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m) or "
-            "functions (-s)"
-        )
-    available = available_threads()
-    threads = int(min(available, (memory - fixed) // per_thread))
-    say_fewer_threads(threads, memory)
-    return threads
+    afterwards = 8 * 8 * max(points_to_thin(s), carried) ** 2
+    advice = ", or use fewer landmarks (-m) or functions (-s)"
+    return threads_that_fit(memory, fixed=fixed, per_thread=per_thread, afterwards=afterwards, advice=advice)
 
 
 # ---- the pass --------------------------------------------------------------------------------------
 
 
-def condense_source(
+def reduce_source(
     source: Source,
     plan: Prepared,
     *,
@@ -214,86 +214,78 @@ def condense_source(
     """Read all rows of a source once, and return a coreset of them."""
     worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
     engine = engine_of(engine)
-
-    def report() -> None:
-        if progress is not None:
-            progress(worker.rows_read + engine.rows_elsewhere, source.rows)
-
-    parts = engine.run_in_order(
+    report = row_reporter(progress, worker, engine, rows=source.rows)
+    reductions = engine.run_in_order(
         worker,
         source.fragments(),
-        size=lambda part: part.nbytes,
+        size=lambda reduction: reduction.nbytes,
         most=_WAITING_BYTES,
         meanwhile=report,
     )
     report()
-    total: Part | None = None
-    held: list[Part] = []
-    with unchanged(source), closing(parts):
-        for part in parts:
-            held.append(part)
+    total: Reduction | None = None
+    held: list[Reduction] = []
+    with unchanged(source), closing(reductions):
+        for reduction in reductions:
+            held.append(reduction)
             # Not one by one: of a thousand small row groups, each would cost as much as a large one.
             if sum(map(len, held)) > HELD * (len(plan.carried) + 1) or len(held) >= _MOST_HELD:
-                total, held = merged([*([total] if total else []), *held]), []
+                total, held = merge_reductions([*([total] if total else []), *held]), []
                 worker.sample_bound = total.sample.bound
     every = [*([total] if total else []), *held]
-    if not sum(part.rows for part in every):
-        raise no_rows_left(sum(part.dropped for part in every))
-    total = merged(every)
+    if not sum(reduction.rows for reduction in every):
+        raise no_rows_left(sum(reduction.dropped for reduction in every))
+    total = merge_reductions(every)
     if not total.weights.sum() > 0:
         raise InputError(f"all weights in column {source.weights!r} are 0")
     report()
-    return _condensed(plan, total)
+    return _thin_to_coreset(plan, total)
 
 
-# Parts that wait to be put together.
-_MOST_HELD = 256
-
-
-def _condensed(plan: Prepared, part: Part) -> Coreset:
+def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
     """Choose the rows of the coreset from the points that were carried to the end."""
     basis, functions = plan.basis, plan.functions
-    weight = float(part.weights.sum())
-    mean_kernel = part.kernel_sums / weight
+    weight = float(left.weights.sum())
+    mean_kernel = left.kernel_sums / weight
     means = functions.of(mean_kernel)
     with one_thread():
-        part = part.only(np.arange(len(part)), part.weights / weight)
-        if len(part) > points_to_condense(plan.wanted):
-            part = part.only(*recombine(part.functions, part.weights))
-        scaled = basis.transform(part.points)
+        left = left.only(np.arange(len(left)), left.weights / weight)
+        if len(left) > points_to_thin(plan.wanted):
+            left = left.only(*recombine(left.functions, left.weights))
+        scaled = basis.transform(left.points)
         kernel = basis.kernel(scaled, scaled)
-        values = part.functions[:, : len(functions)]
-        target = mean_embedding_at(basis, scaled, mean_kernel, part.sample)
-        part = part.only(*reduced(kernel, target, values, part.weights, means))
-        distance = distance_to(
+        values = left.functions[:, : len(functions)]
+        target = mean_embedding_at(basis, scaled, mean_kernel, left.sample)
+        left = left.only(*thin_to_means(kernel, target, values, left.weights, means))
+        distance = discrepancy_to(
             basis,
-            basis.transform(part.points),
-            part.weights,
+            basis.transform(left.points),
+            left.weights,
             mean_kernel,
-            part.sample,
-            of_rows=part.rows,
-            mean_norm=part.norm_sum / weight,
+            left.sample,
+            of_rows=left.rows,
+            mean_norm=left.norm_sum / weight,
         )
-    order = np.argsort(part.numbers, kind="stable")
-    part = part.only(order, part.weights[order])
-    off = mismatch(part.functions[:, : len(functions)], means, part.weights)
+    order = np.argsort(left.numbers, kind="stable")
+    left = left.only(order, left.weights[order])
+    off = mismatch(left.functions[:, : len(functions)], means, left.weights)
     return Coreset(
         basis=basis,
-        points=part.points,
-        weights=part.weights,
-        numbers=part.numbers,
+        points=left.points,
+        weights=left.weights,
+        numbers=left.numbers,
         of_landmarks=False,
-        of_rows=part.rows,
-        dropped_rows=part.dropped,
+        of_rows=left.rows,
+        dropped_rows=left.dropped,
         functions=functions,
         learned_from=plan.learned_from,
         wanted=plan.wanted,
         mismatch=off,
         distance=distance,
         notes=(
-            *said_of_size(basis, plan.wanted, len(functions)),
-            *said_of_means(functions, off),
-            *said_of_distance(distance),
+            *notes_on_size(basis, plan.wanted, len(functions)),
+            *notes_on_means(functions, off),
+            *notes_on_discrepancy(distance),
         ),
-        kept=part.kept,
+        kept=left.kept,
     )

@@ -1,4 +1,4 @@
-"""Coreset of a saved sketch: its rows are gone, so it is made of landmarks."""
+"""Sketch → coreset: the rows are gone, so it is made of landmarks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.coresets.coreset import (
     SAME,
     Coreset,
-    Evidence,
+    RowDistribution,
     choose_functions,
-    mismatch,
-    points_to_condense,
-    reduced,
+    notes_on_discrepancy,
+    notes_on_size,
+    points_to_thin,
     require_size,
-    said_of_distance,
-    said_of_size,
 )
-from nysketch.coresets.discrepancy import distance_to
-from nysketch.coresets.recombination import adjusted, recombine
+from nysketch.coresets.discrepancy import discrepancy_to
+from nysketch.coresets.recombination import adjust_weights, mismatch, recombine, thin_to_means
 from nysketch.learning.decode.quadrature import convex_weights
 from nysketch.sketches.sketch import Sketch
 
@@ -42,22 +40,22 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
     basis = require_landmarks(sketch.basis, "a coreset")
     mean_kernel = sketch.mean_kernel()
     carried, learned_from = choose_functions(
-        basis, points_to_condense(s) - 1, method, Evidence.of_sketch(sketch)
+        basis, points_to_thin(s) - 1, method, RowDistribution.of_sketch(sketch)
     )
     functions = carried.first(s)
     gram = basis.gram()
     values, means = functions.of(gram), functions.of(mean_kernel)
     near = _near_weights(sketch, basis, mean_kernel)
     weights, count = _with_means(values, means, near)
-    notes = [] if count == len(functions) else [_said_of_landmarks(count, len(functions))]
+    notes = _notes_on_landmarks(count, len(functions))
     functions, values, means = functions.first(count), values[:, :count], means[:count]
     some, weights = recombine(carried.of(gram), weights)
-    kept, weights = reduced(
+    kept, weights = thin_to_means(
         gram[np.ix_(some, some)], mean_kernel[some], values[some], weights, means, most=s + 1
     )
     kept = some[kept]
     points = basis.landmarks[kept]
-    distance = distance_to(
+    distance = discrepancy_to(
         basis, basis.transform(points), weights, mean_kernel, sketch.tally.sample, of_rows=sketch.rows
     )
     return Coreset(
@@ -73,7 +71,7 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
         wanted=s,
         mismatch=mismatch(values[kept], means, weights),
         distance=distance,
-        notes=(*said_of_size(basis, s, len(carried)), *notes, *said_of_distance(distance)),
+        notes=(*notes_on_size(basis, s, len(carried)), *notes, *notes_on_discrepancy(distance)),
     )
 
 
@@ -109,7 +107,7 @@ def _exact_weights(functions: Floats, means: Floats, near: Floats) -> Floats | N
     """Return convex weights with these means; None if there are none."""
     from scipy.optimize import nnls
 
-    exact = adjusted(functions, means, near)
+    exact = adjust_weights(functions, means, near)
     if mismatch(functions, means, exact) <= SAME and abs(exact.sum() - 1) <= SAME:
         return exact
     # Near 0 the least change goes below it. This one finds positive weights if there are any.
@@ -117,14 +115,17 @@ def _exact_weights(functions: Floats, means: Floats, near: Floats) -> Floats | N
     found, _ = nnls(matrix, np.concatenate([[1.0], means]))
     # Half of the way, where it is as good, all landmarks have some weight left to be chosen from.
     for share in (0.5, 0.0):
-        found = adjusted(functions, means, share * near + (1 - share) * found)
+        found = adjust_weights(functions, means, share * near + (1 - share) * found)
         if mismatch(functions, means, found) <= SAME and abs(found.sum() - 1) <= SAME:
             return found
     return None
 
 
-def _said_of_landmarks(count: int, wanted: int) -> str:
-    return (
+def _notes_on_landmarks(count: int, wanted: int) -> list[str]:
+    """Say so if landmarks have the means of only so many of the test functions that are wanted."""
+    if count == wanted:
+        return []
+    return [
         f"no positive weights of the landmarks have the means of all {wanted} test functions: they have "
         f"those of the first {count}, and are near the others. More landmarks help"
-    )
+    ]

@@ -2,7 +2,8 @@
 
 Given points with positive weights and some functions of them, `recombine` returns weights of which no more
 are positive than there are functions, the constant one among them, and all means stay what they were. There
-are many such weights: `condense` looks for those that are also near the points in the sense of a kernel.
+are many such weights: `thin` looks for those that are also near the points in the sense of a kernel.
+`adjust_weights` makes up for rounding.
 
 Functions come as a matrix, points × functions. Nothing here knows what the points are.
 """
@@ -19,9 +20,9 @@ _GROUPS = 2
 _BLOCK = 32
 # A weight may become so much negative, as a share of the mean weight, for a more stable step; it is 0 then.
 _SLIP = 1e-14
-# The matrix that is updated with every point that `condense` leaves out is computed afresh after so many.
+# The matrix that is updated with every point that `thin` leaves out is computed afresh after so many.
 _AFRESH = 64
-# How many points `condense` tries to leave out before it takes a step that is cut short.
+# How many points `thin` tries to leave out before it takes a step that is cut short.
 _TRIED = 32
 # Steps to bring means to what they should be. What is less than this is rounding; and from there on, rounding
 # may be what keeps them apart.
@@ -115,7 +116,7 @@ def _remove(block: Floats, pivots: Indices, rest: Floats) -> None:
     rest[:, pivots] = 0.0
 
 
-def condense(
+def thin(
     kernel: Floats, target: Floats, functions: Floats, weights: Floats, most: int | None = None
 ) -> tuple[Indices, Floats]:
     """Leave out points one by one, such that wᵀ kernel w − 2 wᵀ target grows as little as possible.
@@ -132,15 +133,15 @@ def condense(
     kernel = kernel + _RIDGE * float(np.diag(kernel).mean()) * np.eye(len(kernel))
     constant = np.column_stack([np.ones(len(functions)), functions])
     while len(kept) > most:
-        part = _Condenser(kernel[np.ix_(kept, kept)], target[kept], constant[kept], weights)
+        part = _Thinner(kernel[np.ix_(kept, kept)], target[kept], constant[kept], weights)
         for _ in range(min(_AFRESH, len(kept) - most)):
             part.leave_one_out()
         kept, weights = kept[part.kept], part.weights
     kept, weights = kept[weights > 0], weights[weights > 0]
-    return kept, total * adjusted(functions[kept], means, weights)
+    return kept, total * adjust_weights(functions[kept], means, weights)
 
 
-class _Condenser:
+class _Thinner:
     """Weights on some points, and P: how they change along directions that change no mean.
 
     P = N (Nᵀ K N)⁻¹ Nᵀ, N the null space of the functions: −P g is the step to the least value from where the
@@ -200,7 +201,7 @@ class _Condenser:
         self.weights = np.maximum(self.weights[others], 0.0)
 
 
-def adjusted(functions: Floats, means: Floats, weights: Floats) -> Floats:
+def adjust_weights(functions: Floats, means: Floats, weights: Floats) -> Floats:
     """Return the weights, changed a little to give all functions these means, with Σ w = 1.
 
     Weights change in proportion to what they are, as little as possible and never below 0; those that are 0
@@ -223,3 +224,25 @@ def adjusted(functions: Floats, means: Floats, weights: Floats) -> Floats:
         # A step that goes below 0 is taken as far as half of the way there, for each weight on its own.
         weights = np.maximum(weights + change, 0.5 * weights)
     return weights
+
+
+def thin_to_means(
+    kernel: Floats,
+    target: Floats,
+    functions: Floats,
+    weights: Floats,
+    means: Floats,
+    most: int | None = None,
+) -> tuple[Indices, Floats]:
+    """Thin points whose means are these but for rounding, and adjust the weights of what stays to the means.
+
+    Arguments are those of `thin`; points whose weights become 0 are left out.
+    """
+    kept, weights = thin(kernel, target, functions, weights, most)
+    weights = adjust_weights(functions[kept], means, weights)
+    return kept[weights > 0], weights[weights > 0]
+
+
+def mismatch(functions: Floats, means: Floats, weights: Floats) -> float:
+    """Return the largest difference between means of points and what they should be."""
+    return float(np.abs(weights @ functions - means).max(initial=0.0))

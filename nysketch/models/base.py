@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nysketch import __version__
 from nysketch._types import Floats, Labels
 from nysketch.columns import Column, feature_names, total_width
+from nysketch.errors import UsageError
 
 SCHEMA_VERSION = 1
 
@@ -72,6 +73,12 @@ class Model:
         for name in self.facts:
             if name in COMMON_KEYS or name in (*self.arrays, *self.settings):
                 raise ValueError(f"{name!r} is no name for a fact: it has a meaning of its own")
+
+    def require_columns(self, columns: tuple[Column, ...]) -> None:
+        """Raise a UsageError unless these are the columns of the model."""
+        if columns != self.columns:
+            names = ", ".join(map(str, self.columns))
+            raise UsageError(f"the source must have the columns of the model: {names}")
 
     def _require_shape(self, name: str, shape: tuple[int, ...]) -> None:
         found = getattr(self, name).shape

@@ -1,4 +1,7 @@
-"""How well a model fits the rows of a source; and sums over all rows of what a model says of them."""
+"""How well a model fits the rows of a source; and sums over all rows of what a model says of them.
+
+Sums are added up in the order of the rows, so that they do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,8 @@ from nysketch.errors import InputError
 from nysketch.models.base import Model, block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
-from nysketch.passes.chunks import (
-    no_rows_left,
-)
-from nysketch.passes.sketching import Progress
-from nysketch.passes.task import RowReader, unchanged
+from nysketch.passes.chunks import no_rows_left
+from nysketch.passes.task import FragmentTask, Progress, row_reporter, unchanged
 from nysketch.sources.protocol import Fragment, Source
 
 # ---- sums over all rows, and the score -------------------------------------------------------------
@@ -44,9 +43,9 @@ def sum_over(
 
     Also returns how many `rows` there were, how many were `dropped`, and their total `weight`.
     """
-    summer = _FragmentSummer(RowReader(model, source, nulls=nulls, progress=progress), model, work)
+    summer = _FragmentSummer(model, source, work, nulls=nulls)
     engine = engine_of(engine)
-    report = partial(summer.reader.report, engine)
+    report = row_reporter(progress, summer, engine, rows=source.rows)
     totals: dict[str, ExactSum] = {}
     parts = engine.run_in_order(summer, source.fragments(), meanwhile=report)
     report()
@@ -62,30 +61,26 @@ def sum_over(
     return result
 
 
-@dataclass(frozen=True)
-class _FragmentSummer:
+class _FragmentSummer(FragmentTask[Iterator[Sums]]):
     """Adds up what `work` returns for the rows of a fragment."""
 
-    reader: RowReader
-    model: Model
-    work: Callable[[Floats, Floats | None], Sums]
-
-    @property
-    def source(self) -> Source:
-        """Where the fragments are from."""
-        return self.reader.source
+    def __init__(
+        self, model: Model, source: Source, work: Callable[[Floats, Floats | None], Sums], *, nulls: str
+    ) -> None:
+        model.require_columns(source.columns)
+        super().__init__(source, nulls=nulls)
+        self._work, self._step = work, block_rows_for(model.k)
 
     def __call__(self, fragment: Fragment, check: Check) -> Iterator[Sums]:
         """Yield the sums."""
-        step = block_rows_for(self.model.k)
         sums: Sums = {}
-        for chunk in self.reader.chunks(fragment, check):
+        for chunk in self.chunks(fragment, check):
             rows, weights = chunk.rows, chunk.weights
             if chunk.dropped:
                 rows, weights = rows[chunk.keep], None if weights is None else weights[chunk.keep]
-            for start in range(0, len(rows), step):
-                some = None if weights is None else weights[start : start + step]
-                _add(sums, self.work(rows[start : start + step], some))
+            for start in range(0, len(rows), self._step):
+                block = slice(start, start + self._step)
+                _add(sums, self._work(rows[block], None if weights is None else weights[block]))
             weight = len(rows) if weights is None else weights.sum()
             _add(sums, {"rows": float(len(rows)), "dropped": float(chunk.dropped), "weight": float(weight)})
         yield sums

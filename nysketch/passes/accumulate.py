@@ -6,7 +6,6 @@ that of tiles/. Sums are exact: parts may be added up in any order, here or on t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,9 @@ from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Collector, Running, Statistic
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
-from nysketch.engines.protocol import Check, PicklableTask
+from nysketch.engines.protocol import Check
 from nysketch.errors import InputError
-from nysketch.passes.chunks import ChunkReader, require_declared_rows
+from nysketch.passes.task import FragmentTask, per_process, per_thread
 from nysketch.sources.protocol import Fragment, Source
 
 if TYPE_CHECKING:
@@ -44,36 +43,18 @@ class _Shared:
     collectors: dict[Kind, Callable[[int], Collector]]
 
 
-@dataclass(frozen=True)
-class _Thread:
-    """What belongs to one thread."""
-
-    reader: ChunkReader
-    workspace: Workspace
-    collectors: dict[Kind, Collector]
-
-
-class FragmentAccumulator(PicklableTask):
-    """Turns one fragment into its part of a tally; buffers are kept per thread."""
-
-    _process_local = ("_local", "_lock", "_shared", "rows_read")
+class FragmentAccumulator(FragmentTask[FragmentPart]):
+    """Turns one fragment into its part of a tally."""
 
     def __init__(
         self, source: Source, basis: Basis, options: PassOptions, batch_rows: int | None = None
     ) -> None:
-        self.source, self._basis, self._options = source, basis, options
-        self._batch_rows = batch_rows
+        super().__init__(source, nulls=options.nulls, batch_rows=batch_rows)
+        self._basis, self._options = basis, options
         # Rows with larger keys are not in the samples of all rows. Limits only ever fall, so that stale ones
         # do no harm.
         self._limits: dict[Kind, int] = {}
         self._rows_of_input = _rows_of_inputs(source)
-        self._init_process_state()
-        ChunkReader(source, nulls=options.nulls, batch_rows=batch_rows)  # complain before threads start
-
-    def _init_process_state(self) -> None:
-        self._local, self._lock = threading.local(), threading.Lock()
-        self._shared: _Shared | None = None
-        self.rows_read = 0  # by this process, also of fragments that are under way: one may take minutes
 
     def running(self, start: Tally | None = None, done: Iterable[int] = ()) -> RunningTally:
         """Return a tally of no rows to add to; or one to go on with, which has the fragments `done`."""
@@ -85,60 +66,44 @@ class FragmentAccumulator(PicklableTask):
             for kind, limit in limits.items():
                 self._limits[kind] = min(limit, self._limits.get(kind, limit))
 
-    def prepare(self) -> None:
-        """Compile or load machine code now, and not with the first fragment."""
-        self._shared_by_threads()
-
-    def _shared_by_threads(self) -> _Shared:
+    @per_process
+    def _tools(self) -> _Shared:
         from nysketch.tiles.summer import RowSummer
 
-        with self._lock:
-            if self._shared is None:
-                options, nothing = self._options, Tally.zeros(self._basis, self._options)
-                summer = RowSummer(
-                    self._basis,
-                    blocks=options.blocks,
-                    seed=options.seed,
-                    precision=options.precision,
-                    nearest=any(statistic.needs_nearest for statistic in nothing),
-                )
-                collectors = {type(s): s.collectors(self._basis, options) for s in nothing}
-                self._shared = _Shared(summer, collectors)
-            return self._shared
+        options, nothing = self._options, Tally.zeros(self._basis, self._options)
+        summer = RowSummer(
+            self._basis,
+            blocks=options.blocks,
+            seed=options.seed,
+            precision=options.precision,
+            nearest=any(statistic.needs_nearest for statistic in nothing),
+        )
+        return _Shared(summer, {type(s): s.collectors(self._basis, options) for s in nothing})
 
-    def _thread(self, shared: _Shared) -> _Thread:
-        """Return the buffers of this thread."""
-        if not hasattr(self._local, "thread"):
-            reader = ChunkReader(self.source, nulls=self._options.nulls, batch_rows=self._batch_rows)
-            collectors = {kind: make(reader.chunk_rows) for kind, make in shared.collectors.items()}
-            self._local.thread = _Thread(reader, shared.summer.workspace(reader.chunk_rows), collectors)
-        thread: _Thread = self._local.thread
-        return thread
+    @per_thread
+    def _workspace(self) -> Workspace:
+        return self._tools.summer.workspace(self.reader.chunk_rows)
+
+    @per_thread
+    def _collectors(self) -> dict[Kind, Collector]:
+        return {kind: make(self.reader.chunk_rows) for kind, make in self._tools.collectors.items()}
 
     def __call__(self, fragment: Fragment, check: Check) -> FragmentPart:
         """Return what a fragment adds."""
         from nysketch.tiles.summer import Evaluation, FragmentRows
 
-        shared = self._shared_by_threads()
-        thread = self._thread(shared)
         first, key = fragment.row_in_input, fragment.input_key
         so_far = first + fragment.rows  # all that is known of a stream
         where = FragmentRows(key, first, fragment.rows, self._rows_of_input.get(key, so_far))
-        evaluation = Evaluation(shared.summer, thread.workspace, where)
-        for kind, collector in thread.collectors.items():
+        evaluation, collectors = Evaluation(self._tools.summer, self._workspace, where), self._collectors
+        for kind, collector in collectors.items():
             collector.begin(evaluation, self._limits.get(kind))
-        read = 0
-        for chunk in thread.reader.chunks(fragment, evaluation.span_rows):
-            check()
+        for chunk in self.chunks(fragment, check, evaluation.span_rows):
             evaluated = evaluation.add(chunk)
-            for collector in thread.collectors.values():
+            for collector in collectors.values():
                 collector.add(evaluated)
-            read += len(chunk.rows)
-            with self._lock:
-                self.rows_read += len(chunk.rows)
-        require_declared_rows(fragment, read)
         evaluation.finish()
-        return FragmentPart(fragment.where, {kind: c.finish() for kind, c in thread.collectors.items()})
+        return FragmentPart(fragment.where, {kind: c.finish() for kind, c in collectors.items()})
 
 
 class RunningTally:

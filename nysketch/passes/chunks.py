@@ -38,14 +38,24 @@ def batch_rows_for(d: int) -> int:
     return int(np.clip((1 << 19) // d, 2048, 65_536))
 
 
+def require_null_policy(nulls: str) -> None:
+    """Raise a UsageError unless this is something that can be done with rows that hold nulls."""
+    if nulls not in NULL_POLICIES:
+        raise UsageError(f"nulls must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
+
+
+def require_batch_rows(batch_rows: int | None) -> None:
+    """Raise a UsageError unless batches can have so many rows; None is for the default."""
+    if batch_rows is not None and batch_rows < 1:
+        raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
+
+
 class ChunkReader:
     """Reads fragments of one source as chunks; one per thread, for its buffers."""
 
     def __init__(self, source: Source, *, nulls: str, batch_rows: int | None = None) -> None:
-        if nulls not in NULL_POLICIES:
-            raise UsageError(f"nulls must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
-        if batch_rows is not None and batch_rows < 1:
-            raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
+        require_null_policy(nulls)
+        require_batch_rows(batch_rows)
         self._source, self._nulls = source, nulls
         self._text = any(column.text for column in source.columns)
         most = TEXT_ROWS if self._text else np.iinfo(np.int64).max

@@ -166,3 +166,22 @@ def _bytes_of_pass(
 def count_groups(basis: Basis | BasisOptions) -> int:
     """Return how many groups of columns the kernel is a product over; 0 if it is none."""
     return len(basis.groups or ())
+
+
+def threads_that_fit(
+    memory: int, *, fixed: int, per_thread: int, afterwards: int = 0, advice: str = ""
+) -> int:
+    """Return how many threads, at most one for each processor, fit into `memory` bytes.
+
+    They share `fixed` bytes; `afterwards`, so many are needed where threads had theirs. Raise a UsageError
+    if there is no room for one thread; `advice` is what helps besides more memory.
+    """
+    needed = fixed + max(per_thread, afterwards)
+    if needed > memory:
+        raise UsageError(
+            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
+            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory{advice}"
+        )
+    threads = min(available_threads(), (memory - fixed) // per_thread)
+    say_fewer_threads(threads, memory)
+    return threads

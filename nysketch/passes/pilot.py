@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from nysketch.columns import total_width
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, UsageError
-from nysketch.passes.chunks import ChunkReader
+from nysketch.passes.task import FragmentTask
 from nysketch.sources.open import open_source
 from nysketch.sources.protocol import Fragment, Source, row_width
 
@@ -177,26 +176,24 @@ def _read_rows(
     return np.concatenate([parts[number] for number in sorted(parts)])
 
 
-@dataclass(frozen=True)
-class _RowsByNumber:
+class _RowsByNumber(FragmentTask[NDArray[Any]]):
     """Reads the rows of a fragment that have certain (sorted) global numbers."""
 
-    source: Source
-    numbers: NDArray[np.int64]
-    nulls: str
+    def __init__(self, source: Source, numbers: NDArray[np.int64], nulls: str) -> None:
+        super().__init__(source, nulls=nulls)
+        self._numbers = numbers
 
     def wanted(self, fragment: Fragment) -> NDArray[np.int64]:
         """Return the numbers of the rows to read from a fragment."""
-        begin, end = np.searchsorted(self.numbers, [fragment.first_row, fragment.first_row + fragment.rows])
-        return self.numbers[begin:end]
+        begin, end = np.searchsorted(self._numbers, [fragment.first_row, fragment.first_row + fragment.rows])
+        return self._numbers[begin:end]
 
     def __call__(self, fragment: Fragment, check: Check) -> NDArray[Any]:
         """Return the valid ones among them."""
         columns, wanted = self.source.columns, self.wanted(fragment)
         text = any(column.text for column in columns)
         found = [np.empty(0, object) if text else np.empty((0, total_width(columns)))]
-        for chunk in ChunkReader(self.source, nulls=self.nulls).chunks(fragment):
-            check()
+        for chunk in self.chunks(fragment, check):
             inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row
             inside = inside[inside < len(chunk.rows)]
             found.append(chunk.rows[inside[chunk.keep[inside]]])

@@ -21,7 +21,7 @@ What is compared:
   eigenvector of H K⁺ H, by `numpy.linalg.pinv`. Rounding spoils them as n grows.
 - ours, nystrom; ours, mercer; ours, mercer μ: 2n − 1 functions (as k_s^Z, k_{s,Y}^Z, k_{s,μ}^Z) and 2n points
   first, of which those n stay that change the mean embedding least, by
-  `nysketch.coresets.recombination.condense`. The first s functions keep their means.
+  `nysketch.coresets.recombination.thin`. The first s functions keep their means.
 - Monte Carlo, uniform grid, Halton: n points of equal weight.
 All of them see the same Y, H and Z in a trial (but the points of "Halton" are drawn apart). The four of the
 paper also keep its inequality (12): the mean of √(k(x, x) − Σ f(x)²) over the points is at most that over Y.
@@ -55,7 +55,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from nysketch.basis.nystrom import NystromMap
-from nysketch.coresets.recombination import condense, recombine
+from nysketch.coresets.recombination import recombine, thin
 from nysketch.coresets.testfunctions import mercer_functions, nystrom_functions
 
 Floats = NDArray[np.float64]
@@ -251,10 +251,10 @@ class Reduced:
         kept, self.weights = recombine(values, np.concatenate([self.weights, weights]), costs)
         self.points, self.values = points[kept], values[kept]
 
-    def condensed(self, space: Space, count: int, most: int) -> Rule:
+    def thinned(self, space: Space, count: int, most: int) -> Rule:
         """Leave out more: the means of the first functions stay, the mean embedding almost."""
         K = space.kernel(self.points, self.points)
-        kept, weights = condense(K, K @ self.weights, self.values[:, :count], self.weights, most)
+        kept, weights = thin(K, K @ self.weights, self.values[:, :count], self.weights, most)
         return Rule(self.points[kept], weights)
 
     @property
@@ -288,7 +288,7 @@ def rules(space: Space, draw: Draw, functions: dict[str, Floats], n: int, clock:
     found = {name: reduced.rule for name, reduced in plain.items()}
     for name, reduced in more.items():
         with clock.running(OURS[name]):
-            found[OURS[name]] = reduced.condensed(space, s, n)
+            found[OURS[name]] = reduced.thinned(space, s, n)
     for name, points in draw.others.items():
         with clock.running(name):
             found[name] = Rule.equal(points)

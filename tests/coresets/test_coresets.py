@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nysketch
-from nysketch.coresets.coreset import Evidence
+from nysketch.coresets.coreset import RowDistribution
 from nysketch.coresets.files import Naming, as_table
 from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.errors import InputError, UsageError
@@ -309,7 +309,7 @@ def test_64_rows_are_five_times_nearer_than_random_ones(d, of_sketch):
     made = nysketch.sketch(X, m=300)
     found = coreset_of_sketch(made, 63) if of_sketch else nysketch.coreset(X, 63, basis=made)
     assert found.distance.gain > 5  # seen: 9 and more
-    assert found.worth > 25 * len(found)
+    assert found.equivalent_random_rows > 25 * len(found)
 
 
 def test_the_error_does_not_rise_with_the_functions():
@@ -350,7 +350,7 @@ def test_a_known_measure():
                 columns=basis.columns, scale=basis.scale, weights=np.full(2, 0.5), means=means,
                 covariances=covariances, covariance_type=kind,
             )  # fmt: skip
-            known = Evidence.of_measure(model, basis).second_moments
+            known = RowDistribution.of_measure(model, basis).second_moments
             values = basis.values(X)
             sampled = values.T @ values / len(X)
             assert np.abs(known - sampled).max() < 5 / np.sqrt(len(X))

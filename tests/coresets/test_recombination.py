@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nysketch.coresets.recombination import adjusted, condense, recombine
+from nysketch.coresets.recombination import adjust_weights, recombine, thin
 from tests import naive
 
 
@@ -110,39 +110,39 @@ def distance(K, weights, kept, new):
     return float(np.sqrt(max(spread @ K @ spread, 0)))
 
 
-def test_condensed_points_have_the_means_and_are_nearer():
+def test_thinned_points_have_the_means_and_are_nearer():
     ratios = []
     for seed in range(8):
         K, functions, weights = a_cloud(seed=seed)
-        kept, new = condense(K, K @ weights, functions, weights)
+        kept, new = thin(K, K @ weights, functions, weights)
         require_recombined(functions, weights, kept, new)
         plain = distance(K, weights, *recombine(functions, weights))
         ratios.append(distance(K, weights, kept, new) / plain)
     assert max(ratios) < 1 and np.mean(ratios) < 0.8  # seen: 0.91 and 0.74
 
 
-def test_condensing_stops_at_the_points_wanted():
+def test_thinning_stops_at_the_points_wanted():
     K, functions, weights = a_cloud()
-    kept, new = condense(K, K @ weights, functions, weights, most=60)
+    kept, new = thin(K, K @ weights, functions, weights, most=60)
     require_recombined(functions, weights, kept, new, most=60)
     assert len(kept) == 60
-    few, least = condense(K, K @ weights, functions, weights)
+    few, least = thin(K, K @ weights, functions, weights)
     assert distance(K, weights, kept, new) < distance(K, weights, few, least)
 
 
-def test_condensing_moves_towards_the_target():
+def test_thinning_moves_towards_the_target():
     """Points that are not what the target says are given weights that are nearer to it, on the way."""
     K, _, weights = a_cloud()
     random = np.random.default_rng(1)
     other = weights * random.uniform(0.9, 1.1, len(weights))
     other /= other.sum()
-    kept, new = condense(K, K @ other, np.zeros((len(weights), 0)), weights, most=119)
+    kept, new = thin(K, K @ other, np.zeros((len(weights), 0)), weights, most=119)
     assert distance(K, other, kept, new) < distance(K, other, np.arange(len(weights)), weights)
 
 
-def test_condensing_identical_points():
+def test_thinning_identical_points():
     functions = np.ones((30, 2))
-    kept, new = condense(np.ones((30, 30)), np.ones(30), functions, np.full(30, 1 / 30))
+    kept, new = thin(np.ones((30, 30)), np.ones(30), functions, np.full(30, 1 / 30))
     require_recombined(functions, np.full(30, 1 / 30), kept, new)
 
 
@@ -152,19 +152,19 @@ def test_weights_are_adjusted_to_means():
     weights /= weights.sum()
     means = random.uniform(0.5, 1.5, 50)
     means = means / means.sum() @ functions  # of other weights, so that they can be had
-    found = adjusted(functions, means, weights)
+    found = adjust_weights(functions, means, weights)
     assert np.abs(found @ functions - means).max() < 1e-14 and abs(found.sum() - 1) < 1e-15
     assert (found > 0).all()
 
 
 def test_weights_that_cannot_have_the_means_stay_positive():
     functions = np.linspace(0, 1, 10)[:, None]
-    found = adjusted(functions, np.array([2.0]), np.full(10, 0.1))
+    found = adjust_weights(functions, np.array([2.0]), np.full(10, 0.1))
     assert (found >= 0).all() and np.isfinite(found).all()
 
 
 def test_weights_of_0_stay_0():
     functions, weights = np.linspace(0, 1, 10)[:, None], np.full(10, 0.2)
     weights[::2] = 0
-    found = adjusted(functions, np.array([0.5]), weights)
+    found = adjust_weights(functions, np.array([0.5]), weights)
     assert (found[::2] == 0).all() and abs(found @ functions[:, 0] - 0.5) < 1e-15

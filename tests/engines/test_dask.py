@@ -151,9 +151,9 @@ def test_work_takes_along_what_others_need_and_nothing_else(source):
     basis = nysketch.Basis.fit(str(source.local_paths[0]), exclude=["w"], m=20)
     from nysketch.accumulators.blocks import BlockSums
     from nysketch.accumulators.options import PassOptions
-    from nysketch.coresets.coreset import Evidence, choose_functions
+    from nysketch.coresets.coreset import RowDistribution, choose_functions
 
-    functions, _ = choose_functions(basis, 5, "nystrom", Evidence())
+    functions, _ = choose_functions(basis, 5, "nystrom", RowDistribution())
     for work in (
         FragmentAccumulator(source, basis, PassOptions()),
         FragmentRecombiner(source, basis, functions, "error"),

@@ -29,7 +29,6 @@ HEAVY = {"pyarrow", "h5py", "click", "tqdm", "numba"}
 UPWARD = {
     ("basis/base.py", "Basis.fit", "nysketch.passes.pilot"),  # people look for it there
     ("jobs/run.py", "_write_report", "nysketch.report.write"),
-    ("passes/task.py", None, "nysketch.models.base"),
 }
 
 # Imports of names that are put together when they run.
