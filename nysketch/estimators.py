@@ -43,6 +43,7 @@ from nysketch.passes.sketching import as_basis, make_basis, run_pass
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.arrays import ArraySource
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Batch, Fragment, Source
 from nysketch.sources.selection import Selection
 
@@ -290,7 +291,8 @@ def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> S
             raise ValueError(
                 f"the rows so far have weights {known!r}, these have {weights!r}: it must be one name"
             )
-    return open_source(X, weights=weights, like=None if basis is None else basis.columns)
+    reading = ReadOptions(weights=weights)
+    return open_source(X, reading if basis is None else reading.for_basis(basis))
 
 
 def _weights(rows: Rows, sample_weight: Any, before: Sketch | None = None) -> Floats | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +15,7 @@ from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
-    from nysketch.models.base import Model
-    from nysketch.sources.protocol import Source
+    from nysketch.sources.options import ReadOptions
 
 
 @click.command(epilog="\b\nExample: nysketch assign model.json 'logs/*.parquet' --keep id -o labels.parquet")
@@ -52,8 +51,7 @@ def command(
     model_path: Path,
     inputs: list[str],
     output: Path,
-    table_options: dict[str, Any],
-    keep: tuple[str, ...] | None,
+    reading: ReadOptions,
     responsibilities: bool | None,
     distances: bool,
     nulls: str,
@@ -72,11 +70,12 @@ def command(
     from nysketch._support.atomic import refuse_to_replace
     from nysketch.models.apply import assign_to_file, threads_within
     from nysketch.models.files import load_model
+    from nysketch.sources.open import open_source
 
     started = time.perf_counter()
     refuse_to_replace([model_path], output)
     model = load_model(model_path)
-    source = open_for_model(inputs, model, table_options, keep=keep or ())
+    source = open_source(inputs, reading.for_columns(model.columns))
     threads = engine.planned_threads or threads_within(memory, source, model)
     with (
         _output.progress_bar("assign", " rows", quiet=quiet) as progress,
@@ -113,10 +112,3 @@ def command(
         size = _output.size(output.stat().st_size)
         _output.echo(f"{output}: {done.rows:,} rows{without}; {size} in {seconds:.1f} s")
     return EXIT_INPUTS_SKIPPED if source.skipped else 0
-
-
-def open_for_model(inputs: list[str], model: Model, table_options: dict[str, Any], **more: Any) -> Source:
-    """Open the source of rows that a model is applied to."""
-    from nysketch.sources.open import open_source
-
-    return open_source(inputs, like=model.columns, **(table_options | more))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,11 +11,12 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import columns_of, count_of, open_for_basis, say_left_out, say_skipped
+from nysketch.cli.sketch import columns_of, count_of, say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
+    from nysketch.sources.options import ReadOptions
 
 
 @click.command(epilog="\b\nExample: nysketch basis january.parquet -m 500 -o year.basis.nysk")
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def command(
     inputs: list[str],
     output: Path,
-    table_options: dict[str, Any],
+    reading: ReadOptions,
     nulls: str,
     basis_options: BasisOptions,
     seed: int,
@@ -53,8 +54,9 @@ def command(
     from nysketch.passes.memory import plan_pass
     from nysketch.passes.options import PassOptions
     from nysketch.passes.to_file import basis_to_file
+    from nysketch.sources.open import open_source
 
-    source = open_for_basis(inputs, basis_options, table_options)
+    source = open_source(inputs, reading.for_basis(basis_options))
     say_left_out(source)
     least = PassOptions(blocks=1, runs=0, shuffles=0)
     planned = plan_pass(source, basis_options, least, threads=engine.planned_threads, memory=memory)

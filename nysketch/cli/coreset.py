@@ -13,7 +13,7 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
+from nysketch.cli.sketch import say_left_out, say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
     from nysketch.coresets.coreset import Coreset
     from nysketch.sketches.sketch import Sketch
+    from nysketch.sources.options import ReadOptions
     from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
@@ -52,7 +53,7 @@ _OF_SKETCHES = {
     "or by how landmarks do. Default: mercer where rows are known.",
 )
 @common.table
-@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@common.row_weights
 @common.keep("Columns of any type to copy beside the others: a,b,c. Columns of the kernel keep their type.")
 @common.nulls
 @click.option(
@@ -82,9 +83,7 @@ def command(
     output: Path,
     functions: int,
     method: str | None,
-    table_options: dict[str, Any],
-    weights: str | None,
-    keep: tuple[str, ...] | None,
+    reading: ReadOptions,
     nulls: str,
     basis_path: Path | None,
     basis_options: BasisOptions,
@@ -132,9 +131,7 @@ def command(
     else:
         from nysketch.coresets.from_data import threads_within
 
-        known, source = _opened(
-            inputs, basis_path, basis_options, table_options | {"keep": keep or ()}, weights
-        )
+        known, source = _opened(inputs, basis_path, basis_options, reading)
         say_left_out(source)
         skipped = list(map(str, source.skipped))
         require_writable(output, source.columns, source.kept)
@@ -169,21 +166,16 @@ def _basis_of(known: Basis | Sketch) -> Basis:
 
 
 def _opened(
-    inputs: list[str],
-    basis_path: Path | None,
-    wanted: BasisOptions,
-    table_options: dict[str, Any],
-    weights: str | None,
+    inputs: list[str], basis_path: Path | None, wanted: BasisOptions, reading: ReadOptions
 ) -> tuple[Basis | Sketch | None, Source]:
     """Load the basis, if it is given, and open the data for it."""
     from nysketch.files.format import load
     from nysketch.sources.open import open_source
 
     if basis_path is None:
-        return None, open_for_basis(inputs, wanted, table_options, weights=weights)
+        return None, open_source(inputs, reading.for_basis(wanted))
     known = load(basis_path)
-    columns = _basis_of(known).columns
-    return known, open_source(inputs, weights=weights, like=columns, **table_options)
+    return known, open_source(inputs, reading.for_basis(_basis_of(known)))
 
 
 def _of_data(

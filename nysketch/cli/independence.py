@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,13 +12,14 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
+from nysketch.cli.sketch import say_left_out, say_skipped
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
     from nysketch.hsic.independence import Independence
     from nysketch.sketches.sketch import Sketch
+    from nysketch.sources.options import ReadOptions
 
 log = logging.getLogger("nysketch")
 
@@ -52,7 +53,7 @@ _OF_THE_TEST = {
 @common.reporting
 def command(
     inputs: list[str],
-    table_options: dict[str, Any],
+    reading: ReadOptions,
     nulls: str,
     basis_options: BasisOptions,
     seed: int,
@@ -82,7 +83,7 @@ def command(
         if shuffles is not None:  # now, not after hours of reading
             require_shuffles(shuffles, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
         sketch, unreadable = _sketched(
-            inputs, table_options, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, engine, memory,
+            inputs, reading, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, engine, memory,
             quiet=quiet,
         )  # fmt: skip
     else:
@@ -124,7 +125,7 @@ def command(
 
 def _sketched(
     inputs: list[str],
-    table_options: dict[str, Any],
+    reading: ReadOptions,
     nulls: str,
     wanted: BasisOptions,
     seed: int,
@@ -141,8 +142,9 @@ def _sketched(
     from nysketch.passes.memory import plan_pass
     from nysketch.passes.options import PassOptions
     from nysketch.passes.sketching import make_basis, run_pass
+    from nysketch.sources.open import open_source
 
-    source = open_for_basis(inputs, wanted, table_options)
+    source = open_source(inputs, reading.for_basis(wanted))
     say_left_out(source)
     say_skipped(source.skipped)
     assert wanted.groups is not None

@@ -18,6 +18,7 @@ from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 if TYPE_CHECKING:
     from nysketch.learning.sweep import Sweep
     from nysketch.learning.to_file import Learned
+    from nysketch.sources.options import ReadOptions
 
 
 class _Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -92,9 +93,7 @@ def _shared(command: common.Command) -> common.Command:
         help="Rows for --refine: a file, directory or glob; repeat it.",
     )
     @common.files
-    @click.option(
-        "--weights", metavar="COLUMN", help="Column of row weights in --data. Default: that of the sketch."
-    )
+    @common.weights("Column of row weights in --data. Default: that of the sketch.")
     @common.nulls
     @common.threads
     @common.memory
@@ -165,8 +164,7 @@ def _learn(
     robust: int | None,
     refine: int,
     data: tuple[str, ...],
-    table_options: dict[str, Any],
-    weights: str | None,
+    reading: ReadOptions,
     nulls: str,
     threads: int | None,
     memory: int,
@@ -183,7 +181,7 @@ def _learn(
         raise UsageError(f"{'--refine' if refine else '--data'} needs {missing}")
     refinement = None
     if refine:
-        refinement = Refinement(list(data), refine, weights, nulls, threads, memory, table_options)
+        refinement = Refinement(list(data), refine, reading, nulls, threads, memory)
     with (
         _output.progress_bar("learn", " starts", quiet=quiet) as learning,
         _output.progress_bar("refine", " rows", quiet=quiet) as refining,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nysketch.passes.memory import Plan
     from nysketch.passes.to_file import Outcome
     from nysketch.sketches.sketch import Sketch
+    from nysketch.sources.options import ReadOptions
     from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
@@ -32,7 +33,7 @@ log = logging.getLogger("nysketch")
 @common.inputs
 @common.output
 @common.table
-@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@common.row_weights
 @common.nulls
 @click.option(
     "--basis",
@@ -125,8 +126,7 @@ log = logging.getLogger("nysketch")
 def command(
     inputs: list[str],
     output: Path,
-    table_options: dict[str, Any],
-    weights: str | None,
+    reading: ReadOptions,
     nulls: str,
     basis_path: Path | None,
     part: str | None,
@@ -175,7 +175,7 @@ def command(
         seed=seed,
         precision=precision,
         nulls=nulls,
-        weights=weights,
+        weights=reading.weights,
         sample_rows=sample_rows,
         cells=cells,
         far_rows=far_rows,
@@ -185,11 +185,7 @@ def command(
         pairs=pairs,
         second_moments=second_moments,
     )
-    source = (
-        open_for_basis(inputs, basis_options, table_options, weights=weights)
-        if basis is None
-        else open_source(inputs, weights=weights, like=basis.columns, **table_options)
-    )
+    source = open_source(inputs, reading.for_basis(basis_options if basis is None else basis))
     say_left_out(source)
     if pairs and count_groups(basis_options if basis is None else basis) < 2:
         raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
@@ -253,16 +249,6 @@ def _say_how_to_continue(output: Path) -> Iterator[None]:
         if checkpoint_path(output).exists():
             log.warning("finished work is in %s: the same command continues it", checkpoint_path(output))
         raise
-
-
-def open_for_basis(
-    inputs: list[str], wanted: BasisOptions, table_options: dict[str, Any], *, weights: str | None = None
-) -> Source:
-    """Open the source that a basis is to be made from."""
-    from nysketch.sources.open import open_source
-
-    columns = wanted.columns_to_read(table_options["columns"])
-    return open_source(inputs, weights=weights, **(table_options | {"columns": columns, "text": wanted.text}))
 
 
 def say_left_out(source: Source) -> None:

@@ -48,6 +48,7 @@ from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
 from nysketch.passes.sketching import Progress, as_basis, open_rows
 from nysketch.passes.task import unchanged
 from nysketch.sketches.sketch import Sketch
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
 
 # Points that match so many times more functions than wanted are carried on: see coreset.py.
@@ -95,20 +96,18 @@ def coreset(
         return coreset_of_sketch(data, s, method=method)
     wanted = BasisOptions.of(basis_options)
     known = load(basis) if isinstance(basis, str | os.PathLike) else basis
-    source = open_rows(
-        data,
-        as_basis(known),
-        wanted,
+    reading = ReadOptions(
         columns=columns,
         exclude=exclude,
         weights=weights,
+        keep=keep,
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
-        keep=keep,
     )
+    source = open_rows(data, as_basis(known), wanted, reading)
     engine = engine_of(engine, threads)
     plan = prepare(
         source, s, known=known, wanted=wanted, method=method, measure=measure, seed=seed, nulls=nulls,

@@ -88,7 +88,7 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
         if len(chosen) == job.settings["basis"]["partitions"]:
             break
         try:
-            _open(job, None, locations)
+            _open(job, job.basis_options(), locations)
             chosen.append(name)
         except InputError as error:
             problems.setdefault(name, str(error))
@@ -96,18 +96,15 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 
 
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
-    source, options, wanted = _open(job, None, locations), job.pass_options(), job.basis_options()
+    wanted, options = job.basis_options(), job.pass_options()
+    source = _open(job, wanted, locations)
     engine = _engine(job, source, wanted)
     with one_thread():
         return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, engine=engine)
 
 
-def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Source:
-    if basis is not None:
-        return open_source(list(locations), like=basis.columns, **job.reading(columns=False))
-    wanted, reading = job.basis_options(), job.reading(columns=True)
-    columns = wanted.columns_to_read(reading["columns"])
-    return open_source(list(locations), **(reading | {"columns": columns, "text": wanted.text}))
+def _open(job: Job, basis: Basis | BasisOptions, locations: Sequence[Location]) -> Source:
+    return open_source(list(locations), job.read_options(basis))
 
 
 def _engine(job: Job, source: Source, basis: Basis | BasisOptions) -> Threads:

@@ -23,6 +23,7 @@ from nysketch.models.refine import refine, require_passes
 from nysketch.passes.memory import DEFAULT_MEMORY
 from nysketch.passes.sketching import Progress
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,10 @@ class Refinement:
 
     inputs: list[str]
     passes: int
-    weights: str | None = None
+    reading: ReadOptions = field(default_factory=ReadOptions)  # weights: by default those of the sketch
     nulls: str = "error"
     threads: int | None = None
     memory: int = DEFAULT_MEMORY
-    reading: dict[str, Any] = field(default_factory=dict)  # more for open_source
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def learn_to_file(
         sketch = merged(paths)
         source = None
         if refinement is not None:  # better told now that it cannot be read
-            weights = refinement.weights or sketch.settings.get("weights")
-            columns = sketch.basis.columns
-            source = open_source(refinement.inputs, like=columns, weights=weights, **refinement.reading)
+            weights = refinement.reading.weights or sketch.settings.get("weights")
+            reading = replace(refinement.reading, weights=weights)
+            source = open_source(refinement.inputs, reading.for_basis(sketch.basis))
             refuse_to_replace(source.local_paths, output)
             require_passes(source, refinement.passes)
         learned = sweep(sketch, ks, **options)

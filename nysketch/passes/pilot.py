@@ -6,7 +6,7 @@ nothing, and a file of ten thousand row groups is not read twice for a thousand 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, UsageError
 from nysketch.passes.chunks import ChunkReader
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Fragment, Source, row_width
 
 Progress = Callable[[int, int], None]
@@ -46,17 +47,16 @@ def pilot_rows_for(options: BasisOptions, d: int) -> int:
 
 def basis_of_data(
     data: Any,
+    reading: ReadKeywords,
+    options: Mapping[str, Any],
     *,
     seed: int,
     nulls: str,
     threads: int | None,
-    columns: Sequence[str] | None,
-    options: Mapping[str, Any],
-    **reading: Any,
 ) -> Basis:
     """Open data and make a basis from a pilot of it: what `Basis.fit` does."""
     wanted = BasisOptions.of(options)
-    source = open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
+    source = open_source(data, ReadOptions(**reading).for_basis(wanted))
     return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))
 
 

@@ -29,6 +29,7 @@ from nysketch.passes.shards import Shard, as_shard, fragments_of, provenance_of,
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
@@ -79,10 +80,7 @@ def sketch(
     only, engine = as_shard(part), engine_of(engine, threads)
     known = as_basis(basis)
     wanted = BasisOptions.of(basis_options)
-    source = open_rows(
-        data,
-        known,
-        wanted,
+    reading = ReadOptions(
         columns=columns,
         exclude=exclude,
         weights=weights,
@@ -92,6 +90,7 @@ def sketch(
         retries=retries,
         timeout=timeout,
     )
+    source = open_rows(data, known, wanted, reading)
     options = PassOptions(
         blocks=blocks,
         seed=seed,
@@ -130,15 +129,13 @@ def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | N
     return basis.basis if isinstance(basis, Sketch) else load_basis(basis)
 
 
-def open_rows(
-    data: Any, known: Basis | None, wanted: BasisOptions, *, columns: Sequence[str] | None, **reading: Any
-) -> Source:
-    """Open data for a basis that is known, or one that is wanted; `reading` is for `open_source`."""
+def open_rows(data: Any, known: Basis | None, wanted: BasisOptions, reading: ReadOptions) -> Source:
+    """Open data for a basis that is known, or one that is wanted."""
     if known is None:
-        return open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
+        return open_source(data, reading.for_basis(wanted))
     if wanted != BasisOptions():
         raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
-    return open_source(data, columns=columns, like=known.columns, **reading)
+    return open_source(data, reading.for_basis(known))
 
 
 def make_basis(

@@ -54,7 +54,6 @@ COMMANDS_IN_COMMANDS = {
     ("cli/coreset.py", "nysketch.cli.sketch"),
     ("cli/independence.py", "nysketch.cli.sketch"),
     ("cli/learn.py", "nysketch.cli.sketch"),
-    ("cli/score.py", "nysketch.cli.assign"),
     ("cli/score.py", "nysketch.cli.sketch"),
     ("cli/subtract.py", "nysketch.cli.merge"),
 }
