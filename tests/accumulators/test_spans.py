@@ -150,7 +150,7 @@ def test_runs_of_text_and_of_fourier_features(chunks):
 
 
 def test_runs_of_a_stream_get_longer_on_the_way(monkeypatch, basis):
-    from nysketch.sources.open import arrow
+    from nysketch.sources import arrow
 
     monkeypatch.setattr(arrow, "held_rows_for", lambda d, *, text: 100)
     random = np.random.default_rng(3)

@@ -346,7 +346,7 @@ def test_workers_with_other_software_that_come_later_are_named_too(source, notes
 # As if a machine had another disk.
 ELSEWHERE = """
 import dataclasses
-from nysketch.sources.location import Location
+from nysketch.sources.locations import Location
 info = Location.info
 Location.info = lambda self: info(dataclasses.replace(self, path=self.path.replace("b.parquet", "gone")))
 """

@@ -221,7 +221,7 @@ def test_standard_input_cannot_be_combined_with_files():
 def test_standard_input_of_a_real_process(table, rows):
     program = (
         "import numpy as np\n"
-        "from nysketch.sources import open_source\n"
+        "from nysketch.sources.open import open_source\n"
         "s = open_source('-')\n"
         "total = [b.values[2].sum() for f in s.fragments() for b in s.read(f, 100)]\n"
         "print(s.columns[2].name, len(s.columns), repr(float(np.round(sum(total), 9))))\n"

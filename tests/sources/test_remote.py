@@ -245,7 +245,7 @@ def test_a_source_in_use_is_pickled_without_what_is_open(stored, table):
     reading = source.read(next(iter(source.fragments())), 10)
     next(reading)
     names = {arg for _, arg, _ in pickletools.genops(pickle.dumps(source)) if isinstance(arg, str)}
-    assert not {"PatientFile", "PythonFile", "NativeFile", "ParquetReader", "_thread"} & names
+    assert not {"RetryingFile", "PythonFile", "NativeFile", "ParquetReader", "_thread"} & names
     list(reading)
 
 

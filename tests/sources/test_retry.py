@@ -429,7 +429,7 @@ def test_damage_on_the_way_is_read_anew_without_rows_lost_or_doubled(flaky, tabl
             part = super().read(size)
             return bytes(len(part)) if next(damaged, False) else part
 
-    monkeypatch.setattr("tests.sources.test_patience._FlakyFile", Damaging)
+    monkeypatch.setattr("tests.sources.test_retry._FlakyFile", Damaging)
     found = np.concatenate([batch.values[0] for f in fragments for batch in source.read(f, 40)])
     np.testing.assert_array_equal(found, rows[:, 0])
     assert next(damaged, None) is None
