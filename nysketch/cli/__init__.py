@@ -4,6 +4,7 @@ Commands are imported when they run, so that `nysketch --help` is quick; each im
 its body for the same reason. This module turns errors into messages and exit codes, and nothing else
 does.
 
+_common.py    what several commands do: passes with progress bars, notes, words
 _options/     options that several commands share
 _output.py    messages, tables, JSON, progress
 """

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -77,10 +77,7 @@ def command(
     model = load_model(model_path)
     source = open_source(inputs, reading.for_columns(model.columns))
     threads = engine.planned_threads or threads_within(memory, source, model)
-    with (
-        _output.progress_bar("assign", " rows", quiet=quiet) as progress,
-        engine.opened(threads, source) as runner,
-    ):
+    with execution("assign", engine, threads, source, quiet=quiet) as running:
         done = assign_to_file(
             model,
             source,
@@ -90,11 +87,11 @@ def command(
             nulls=nulls,
             overwrite=if_exists == "overwrite",
             lock_wait=lock_wait,
-            engine=runner,
-            progress=progress,
+            engine=running.engine,
+            progress=running.progress,
         )
     seconds = time.perf_counter() - started
-    say_skipped(source.skipped)
+    log_skipped(source.skipped)
     if as_json:
         _output.print_json(
             {

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_left_out, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import say_left_out, say_skipped
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
     from nysketch.hsic.independence import Independence
+    from nysketch.passes.options import PassOptions
     from nysketch.sketches.sketch import Sketch
     from nysketch.sources.options import ReadOptions
 
@@ -72,8 +73,10 @@ def command(
     INPUTs are sketches made with --group, which are merged; or, if this command has --group, data to be
     sketched first, without leaving a file.
     """
+    from nysketch.accumulators.groups import DEFAULT_SHUFFLES
     from nysketch.engines.threads import available_threads
     from nysketch.hsic.independence import independence, require_shuffles
+    from nysketch.passes.options import PassOptions
 
     if alarm and shuffles == 0:
         raise UsageError("--alarm needs a test: leave out --shuffles 0")
@@ -82,10 +85,17 @@ def command(
         count = len(basis_options.groups)
         if shuffles is not None:  # now, not after hours of reading
             require_shuffles(shuffles, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
-        sketch, unreadable = _sketched(
-            inputs, reading, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, engine, memory,
-            quiet=quiet,
-        )  # fmt: skip
+        # All that a test needs, and nothing else.
+        options = PassOptions(
+            seed=seed,
+            nulls=nulls,
+            cells=False,
+            sample_rows=0,
+            shuffles=shuffles or DEFAULT_SHUFFLES,
+            shuffle_rows=shuffle_rows,
+            pairs=pairs,
+        )
+        sketch, unreadable = _sketched(inputs, reading, basis_options, options, engine, memory, quiet=quiet)
     else:
         common.refuse_others(
             click.get_current_context(),
@@ -126,56 +136,26 @@ def command(
 def _sketched(
     inputs: list[str],
     reading: ReadOptions,
-    nulls: str,
-    wanted: BasisOptions,
-    seed: int,
-    shuffles: int | None,
-    shuffle_rows: int | None,
-    pairs: bool,
+    basis: BasisOptions,
+    options: PassOptions,
     engine: EngineChoice,
     memory: int,
     *,
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
-    """Sketch data in memory, with all that a test needs and nothing else."""
-    from nysketch.accumulators.groups import DEFAULT_SHUFFLES
-    from nysketch.passes.memory import plan_pass
-    from nysketch.passes.options import PassOptions
-    from nysketch.passes.sketching import make_basis, run_pass
+    """Sketch data in memory; also return the inputs that were skipped."""
+    from nysketch.passes.memory import count_groups, plan_pass
+    from nysketch.passes.sketching import sketch_source
     from nysketch.sources.open import open_source
 
-    source = open_source(inputs, reading.for_basis(wanted))
-    say_left_out(source)
-    say_skipped(source.skipped)
-    assert wanted.groups is not None
-    if len(wanted.groups) < 2:
+    source = open_source(inputs, reading.for_basis(basis))
+    log_left_out(source)
+    log_skipped(source.skipped)
+    if count_groups(basis) < 2:
         raise UsageError("there must be two groups or more: --group x=a,b --group y=c")
-    how = PassOptions(
-        seed=seed,
-        nulls=nulls,
-        cells=False,
-        sample_rows=0,
-        shuffles=shuffles or DEFAULT_SHUFFLES,
-        shuffle_rows=shuffle_rows,
-        pairs=pairs,
-    )
-    planned = plan_pass(source, wanted, how, threads=engine.planned_threads, memory=memory)
-    with (
-        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        _output.progress_bar("sketch", " rows", quiet=quiet) as progress,
-        engine.opened(planned.threads, source) as runner,
-    ):
-        basis = make_basis(
-            source,
-            wanted,
-            seed=seed,
-            nulls=nulls,
-            engine=runner,
-            progress=pilot_progress,
-            choosing=choosing,
-        )
-        sketch = run_pass(source, basis, how, wanted=wanted, engine=runner, progress=progress)
+    planned = plan_pass(source, basis, options, threads=engine.planned_threads, memory=memory)
+    with execution("sketch", engine, planned.threads, source, quiet=quiet) as running:
+        sketch = sketch_source(source, basis, options, execution=running)
     return sketch, tuple(map(str, source.skipped))
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import log_skipped
 from nysketch.cli._options import common
-from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _learn(
             robust=robust,
             progress=_counting(learning),
         )
-    say_skipped(learned.unreadable)
+    log_skipped(learned.unreadable)
     seconds = time.perf_counter() - started
     _report(learned, output, seconds, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if learned.unreadable else 0

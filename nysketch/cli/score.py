@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 from nysketch.models.stored import AnyModel
 
@@ -52,18 +52,15 @@ def command(
     model = load_model(model_path)
     source = open_source(inputs, reading.for_columns(model.columns))
     threads = engine.planned_threads or threads_within(memory, source, model)
-    with (
-        _output.progress_bar("score", " rows", quiet=quiet) as progress,
-        engine.opened(threads, source) as runner,
-    ):
+    with execution("score", engine, threads, source, quiet=quiet) as running:
         result = score(
             model,
             source,
             nulls=nulls,
-            engine=runner,
-            progress=progress,
+            engine=running.engine,
+            progress=running.progress,
         )
-    say_skipped(source.skipped)
+    log_skipped(source.skipped)
     facts = _facts(model, result)
     if as_json:
         _output.print_json(facts | {"skipped_inputs": list(map(str, source.skipped))})

@@ -27,9 +27,10 @@ from nysketch.jobs.store_io import (
     replace_file,
     write_json,
 )
+from nysketch.passes.execution import Execution, Progress
 from nysketch.passes.memory import plan_pass
-from nysketch.passes.sketching import Progress, make_basis
-from nysketch.passes.to_file import Outcome, sketch_to_file
+from nysketch.passes.sketching import make_basis
+from nysketch.passes.to_file import Outcome, Saving, sketch_to_file
 from nysketch.sketches.describe import describe_quality
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.locations import Location
@@ -98,9 +99,9 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
     wanted, options = job.basis_options(), job.pass_options()
     source = _open(job, wanted, locations)
-    engine = _engine(job, source, wanted)
+    execution = Execution(_engine(job, source, wanted))
     with one_thread():
-        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, engine=engine)
+        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, execution=execution)
 
 
 def _open(job: Job, basis: Basis | BasisOptions, locations: Sequence[Location]) -> Source:
@@ -136,21 +137,12 @@ def sketch_partition(
     path = store.partition_file(name)
     output = pending(path)
     source = _open(job, basis, locations)
-    engine = _engine(job, source, basis)
+    execution = Execution(_engine(job, source, basis), progress=progress)
+    every = job.settings["job"]["checkpoint_every"]
 
     def attempt(if_exists: str, *, restart: bool = False) -> Outcome:
-        return sketch_to_file(
-            source,
-            output,
-            basis=basis,
-            wanted=job.basis_options(),
-            options=job.pass_options(),
-            if_exists=if_exists,
-            checkpoint_every=job.settings["job"]["checkpoint_every"],
-            restart=restart,
-            engine=engine,
-            progress=progress,
-        )
+        saving = Saving(if_exists, every, restart)
+        return sketch_to_file(source, output, basis, job.pass_options(), saving=saving, execution=execution)
 
     outcome = _attempted(attempt, output)
     if fingerprints(locations, inputs) != inputs:

@@ -20,8 +20,8 @@ from nysketch.learning.sweep import Sweep, sweep
 from nysketch.models.apply import threads_within
 from nysketch.models.files import require_format, save_model
 from nysketch.models.refine import refine, require_passes
+from nysketch.passes.execution import Progress
 from nysketch.passes.memory import DEFAULT_MEMORY
-from nysketch.passes.sketching import Progress
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
 

@@ -9,7 +9,7 @@ import nysketch
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.passes.options import PassOptions
-from nysketch.passes.to_file import basis_to_file, sketch_to_file
+from nysketch.passes.to_file import Saving, basis_to_file, sketch_to_file
 from nysketch.sources.open import open_source
 
 
@@ -28,10 +28,9 @@ def run(inputs, output, *, basis=None, m=10, if_exists="fail", **source_options)
     return sketch_to_file(
         open_source(inputs, like=like, **source_options),
         output,
-        basis=basis,
-        wanted=BasisOptions(m=m),
-        options=PassOptions(blocks=4),
-        if_exists=if_exists,
+        BasisOptions(m=m) if basis is None else basis,
+        PassOptions(blocks=4),
+        saving=Saving(if_exists),
     )
 
 
@@ -57,7 +56,7 @@ def test_no_output_replaces_its_input(files, spelling):
     with pytest.raises(UsageError, match="is an input"):
         run(spelling.format(files[0]), files[0], if_exists="overwrite")
     with pytest.raises(UsageError, match="is an input"):
-        basis_to_file(source, files[0], wanted=BasisOptions(m=5), overwrite=True)
+        basis_to_file(source, files[0], BasisOptions(m=5), overwrite=True)
     assert files[0].read_bytes() == before
 
 

@@ -48,15 +48,7 @@ COMPILED = {
 FROM_DATA = {"coresets/files.py", "coresets/fragments.py", "coresets/from_data.py"}
 
 # Commands that use other commands: file, what.
-COMMANDS_IN_COMMANDS = {
-    ("cli/assign.py", "nysketch.cli.sketch"),
-    ("cli/basis.py", "nysketch.cli.sketch"),
-    ("cli/coreset.py", "nysketch.cli.sketch"),
-    ("cli/independence.py", "nysketch.cli.sketch"),
-    ("cli/learn.py", "nysketch.cli.sketch"),
-    ("cli/score.py", "nysketch.cli.sketch"),
-    ("cli/subtract.py", "nysketch.cli.merge"),
-}
+COMMANDS_IN_COMMANDS = set()
 
 # Outside of cli: file, library.
 TERMINAL = set()
