@@ -11,7 +11,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
-from nysketch.cli._options.engine import EngineChoice, engine
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -41,12 +41,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rows with nulls, NaN or infinities: stop, or leave them in place without a label.",
 )
-@engine
-@common.memory
-@common.if_exists_fail_or_overwrite
-@common.lock_wait
-@common.as_json
-@common.reporting
+@reads_rows
+@common.writes_output
 def command(
     model_path: Path,
     inputs: list[str],
@@ -57,7 +53,7 @@ def command(
     nulls: str,
     engine: EngineChoice,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -85,7 +81,7 @@ def command(
             responsibilities=responsibilities,
             distances=distances,
             nulls=nulls,
-            overwrite=if_exists == "overwrite",
+            overwrite=overwrite,
             lock_wait=lock_wait,
             engine=running.engine,
             progress=running.progress,

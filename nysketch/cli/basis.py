@@ -17,7 +17,7 @@ from nysketch.cli._common import (
 )
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
-from nysketch.cli._options.engine import EngineChoice, engine
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -32,12 +32,8 @@ if TYPE_CHECKING:
 @common.nulls
 @basis_making
 @common.seed
-@engine
-@common.memory
-@common.if_exists_fail_or_overwrite
-@common.lock_wait
-@common.as_json
-@common.reporting
+@reads_rows
+@common.writes_output
 def command(
     inputs: list[str],
     output: Path,
@@ -47,7 +43,7 @@ def command(
     seed: int,
     engine: EngineChoice,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -73,7 +69,7 @@ def command(
             basis_options,
             seed=seed,
             nulls=nulls,
-            overwrite=if_exists == "overwrite",
+            overwrite=overwrite,
             lock_wait=lock_wait,
             execution=running,
         )

@@ -13,7 +13,7 @@ from nysketch.cli import _output
 from nysketch.cli._common import execution, log_left_out, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
-from nysketch.cli._options.engine import EngineChoice, engine
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
@@ -69,12 +69,8 @@ _OF_SKETCHES = {
     show_default=True,
     help="Name of the column of row numbers, which count from 0 over all inputs (of landmarks: landmark).",
 )
-@engine
-@common.memory
-@common.if_exists_fail_or_overwrite
-@common.lock_wait
-@common.as_json
-@common.reporting
+@reads_rows
+@common.writes_output
 def command(
     inputs: list[str],
     output: Path,
@@ -89,7 +85,7 @@ def command(
     row_as: str,
     engine: EngineChoice,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -121,8 +117,7 @@ def command(
             "sketches (*.nysk) and data cannot be combined: give either, or merge sketches first"
         )
     options = CoresetOptions(functions, method, seed=seed, nulls=nulls)
-    naming, overwrite = Naming(weight_as, row_as), if_exists == "overwrite"
-    skipped: list[str] = []
+    naming, skipped = Naming(weight_as, row_as), list[str]()
     if all(of_sketches):
         common.refuse_others(
             click.get_current_context(), _OF_SKETCHES, "is for data; these are sketches, with no other rows"

@@ -12,7 +12,7 @@ from nysketch.cli import _output
 from nysketch.cli._common import execution, log_left_out, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
-from nysketch.cli._options.engine import EngineChoice, engine
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ _OF_THE_TEST = {
 @click.option("--pairs", is_flag=True, help="Also tell which pairs of groups depend on each other.")
 @common.alpha
 @click.option("--alarm", is_flag=True, help="Exit with code 7 if groups depend on each other beyond chance.")
-@engine
-@common.memory
+@reads_rows
 @common.as_json
 @common.reporting
 def command(

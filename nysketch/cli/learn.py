@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,72 +39,64 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-def _shared(command: common.Command) -> common.Command:
-    """Add what both kinds of learning take; passes it on as `request` but for the reporting options."""
-
-    @click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True)
-    @click.option(
+# What both kinds of learning take.
+_shared = common.stack(
+    click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True),
+    click.option(
         "-k",
         "ks",
         type=_Numbers(),
         required=True,
         metavar="K|K:K",
         help="How many; a range 2:20 learns them all, prints a table, and keeps the best.",
-    )
-    @common.output
-    @click.option(
+    ),
+    common.output,
+    click.option(
         "--to",
         "format",
         type=click.Choice(["json", "parquet", "npz"]),
         help="Format of the model. Default: by the output's suffix.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--decoder",
         type=click.Choice(["auto", "cells", "quadrature", "clomp", "shift"]),
         default="auto",
         show_default=True,
         help="How to learn: from the cells, from the kernel sums alone, or what suits the sketch best.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--trials",
         type=click.IntRange(min=1),
         help="Starts to try. Default: 20; for clomp and shift up to 8.",
-    )
-    @common.seed
-    @click.option(
+    ),
+    common.seed,
+    click.option(
         "--robust",
         type=click.IntRange(min=3),
         metavar="Q",
         help="Leave out blocks with bad rows, found by a median over Q groups: fewer than Q/2 such rows.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--refine",
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
         metavar="N",
         help="Improve the model by N exact passes over the rows of --data.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--data",
         multiple=True,
         metavar="INPUT",
         help="Rows for --refine: a file, directory or glob; repeat it.",
-    )
-    @common.files
-    @common.weights("Column of row weights in --data. Default: that of the sketch.")
-    @common.nulls
-    @common.threads
-    @common.memory
-    @common.if_exists_fail_or_overwrite
-    @common.lock_wait
-    @common.as_json
-    @common.reporting
-    @functools.wraps(command)
-    def wrapped(**kwargs: Any) -> Any:
-        return command(**kwargs)
-
-    return wrapped
+    ),
+    common.files,
+    common.weights("Column of row weights in --data. Default: that of the sketch."),
+    common.nulls,
+    common.threads,
+    common.memory,
+    common.writes_output,
+)
 
 
 @click.group(
@@ -168,7 +159,7 @@ def _learn(
     nulls: str,
     threads: int | None,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -192,7 +183,7 @@ def _learn(
             ks,
             format=format,
             refinement=refinement,
-            overwrite=if_exists == "overwrite",
+            overwrite=overwrite,
             lock_wait=lock_wait,
             refining=refining,
             covariance=covariance,

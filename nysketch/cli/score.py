@@ -10,7 +10,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
-from nysketch.cli._options.engine import EngineChoice, engine
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 from nysketch.models.stored import AnyModel
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 @common.files
 @common.row_weights
 @common.nulls
-@engine
-@common.memory
+@reads_rows
 @common.as_json
 @common.reporting
 def command(

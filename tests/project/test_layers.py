@@ -35,8 +35,7 @@ UPWARD = {
 # Imports of names that are put together when they run.
 DYNAMIC = {
     ("__init__.py", "__getattr__"),  # public names are loaded when first used
-    ("cli/__init__.py", "_LazyGroup.get_command"),  # so are commands
-    ("cli/__init__.py", "_read_config"),
+    ("cli/__init__.py", "_load"),  # so are commands
 }
 
 # They load the compiler, and are imported inside functions only; so may modules whose names begin with _.

@@ -21,6 +21,18 @@ if TYPE_CHECKING:
     from nysketch.sources.options import ReadOptions
 
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def stack(*decorators: Decorator) -> Decorator:
+    """Return one decorator for several; --help lists their options in this order."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
 
 
 def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str) -> str:
@@ -97,6 +109,20 @@ if_exists_fail_or_overwrite = click.option(
     show_default=True,
     help="What to do if the output exists.",
 )
+
+
+def writes_output(command: Command) -> Command:
+    """Add --if-exists, --lock-wait, --json and what `reporting` adds; passes `overwrite` on for the first."""
+
+    @if_exists_fail_or_overwrite
+    @lock_wait
+    @as_json
+    @reporting
+    @functools.wraps(command)
+    def wrapped(*args: Any, if_exists: str, **kwargs: Any) -> Any:
+        return command(*args, overwrite=if_exists == "overwrite", **kwargs)
+
+    return wrapped
 
 
 force = click.option(
@@ -271,7 +297,7 @@ def table(command: Command) -> Command:
     return wrapped
 
 
-def weights(help: str) -> Callable[[Command], Command]:
+def weights(help: str) -> Decorator:
     """Add --weights, below `files` or `table`, to what they pass on as `reading`."""
 
     def decorate(command: Command) -> Command:
@@ -297,7 +323,7 @@ nulls = click.option(
 )
 
 
-def keep(help: str) -> Callable[[Command], Command]:
+def keep(help: str) -> Decorator:
     """Add --keep, for columns that pass through, below `files` or `table`, to what they pass on."""
 
     def decorate(command: Command) -> Command:
