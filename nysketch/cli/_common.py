@@ -58,6 +58,12 @@ def log_skipped(problems: Iterable[object]) -> None:
         log.warning("skipped %s", problem)
 
 
+def log_notes(notes: Iterable[str]) -> None:
+    """Log what a result is to be read with; each thing once, also where it is true of many comparisons."""
+    for note in dict.fromkeys(notes):
+        log.warning("%s", note)
+
+
 def columns_in_words(basis: Basis) -> str:
     """Say how wide a row is."""
     if basis.text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nysketch.cli import _output
-from nysketch.cli._common import execution, log_left_out, log_skipped
+from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
     from nysketch.coresets.coreset import Coreset
     from nysketch.sources.options import ReadOptions
-
-log = logging.getLogger("nysketch")
 
 # With sketches, these have their meaning still; all others say how data are to be read.
 _OF_SKETCHES = {
@@ -159,8 +156,7 @@ def _print(
     found: Coreset, output: Path, seconds: float, skipped: list[str], *, as_json: bool, quiet: bool
 ) -> None:
     log_skipped(skipped)
-    for note in found.notes:
-        log.warning("%s", note)
+    log_notes(found.notes)
     size = output.stat().st_size
     if as_json:
         facts = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import TYPE_CHECKING
 
 import click
 
 from nysketch.cli import _output
-from nysketch.cli._common import execution, log_left_out, log_skipped
+from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from nysketch.passes.options import PassOptions
     from nysketch.sketches.sketch import Sketch
     from nysketch.sources.options import ReadOptions
-
-log = logging.getLogger("nysketch")
 
 # With sketches, these have their meaning still; all others say how data are to be sketched.
 _OF_THE_TEST = {
@@ -119,8 +116,7 @@ def command(
             threads=engine.threads or available_threads(),
             progress=progress,
         )
-    for note in found.notes:
-        log.warning("%s", note)
+    log_notes(found.notes)
     if as_json:
         _output.print_json(found.describe() | {"skipped_inputs": list(unreadable)})
     else:

@@ -39,7 +39,7 @@ from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.coresets.recombination import recombine
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.protocol import Engine
-from nysketch.engines.threads import available_threads, engine_of, say_fewer_threads
+from nysketch.engines.threads import available_threads, engine_of, log_fewer_threads
 from nysketch.errors import InputError, UsageError
 from nysketch.files.format import load
 from nysketch.models.mixture import MixtureModel
@@ -217,7 +217,7 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
         )
     available = available_threads()
     threads = int(min(available, (memory - fixed) // per_thread))
-    say_fewer_threads(threads, memory)
+    log_fewer_threads(threads, memory)
     return threads
 
 

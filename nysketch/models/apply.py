@@ -21,7 +21,7 @@ from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to
 from nysketch._support.locks import output_lock
 from nysketch._types import Floats
 from nysketch.engines.protocol import Check, Engine
-from nysketch.engines.threads import available_threads, engine_of, say_fewer_threads
+from nysketch.engines.threads import available_threads, engine_of, log_fewer_threads
 from nysketch.errors import InputError, UsageError
 from nysketch.files.tables import format_of, table_writer
 from nysketch.models.base import Model, block_rows_for
@@ -58,7 +58,7 @@ def threads_within(memory: int, source: Source, model: Model) -> int:
         )
     available = available_threads()
     threads = min(available, (memory - fixed) // per_thread)
-    say_fewer_threads(threads, memory)
+    log_fewer_threads(threads, memory)
     return threads
 
 

@@ -12,7 +12,7 @@ from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.columns import Column
-from nysketch.engines.threads import available_threads, say_fewer_threads
+from nysketch.engines.threads import available_threads, log_fewer_threads
 from nysketch.errors import UsageError
 from nysketch.passes.chunks import (
     batch_rows_for,
@@ -178,7 +178,7 @@ def plan(
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // per_thread)) if threads is None else threads
     if threads is None:
-        say_fewer_threads(chosen, memory)
+        log_fewer_threads(chosen, memory)
     passing = fixed + chosen * per_thread
     needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
     if memory <= _BASE_BYTES:
