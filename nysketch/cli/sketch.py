@@ -138,16 +138,6 @@ def command(
     part: str | None,
     basis_options: BasisOptions,
     seed: int,
-    blocks: int,
-    sample_rows: int | None,
-    cells: bool,
-    far_rows: int | None,
-    runs: int,
-    shuffles: int,
-    shuffle_rows: int | None,
-    pairs: bool,
-    second_moments: bool,
-    precision: str,
     engine: EngineChoice,
     batch_rows: int | None,
     memory: int,
@@ -158,6 +148,7 @@ def command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
+    **kept: Any,  # from --blocks to --precision: options with the names of fields of PassOptions
 ) -> int:
     """Sketch INPUTs in one pass: Parquet, HDF5, CSV or Feather files, directories, globs, URIs, or -.
 
@@ -177,24 +168,10 @@ def command(
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
         basis = load_basis(basis_path)
-    pass_options = PassOptions(
-        blocks=blocks,
-        seed=seed,
-        precision=precision,
-        nulls=nulls,
-        weights=reading.weights,
-        sample_rows=sample_rows,
-        cells=cells,
-        far_rows=far_rows,
-        runs=runs,
-        shuffles=shuffles,
-        shuffle_rows=shuffle_rows,
-        pairs=pairs,
-        second_moments=second_moments,
-    )
+    pass_options = PassOptions(seed=seed, nulls=nulls, weights=reading.weights, **kept)
     source = open_source(inputs, reading.for_basis(basis))
     log_left_out(source)
-    if pairs and count_groups(basis) < 2:
+    if pass_options.pairs and count_groups(basis) < 2:
         raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
     planned = plan_pass(
         source,
