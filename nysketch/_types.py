@@ -1,7 +1,8 @@
-"""Types of arrays, defined once."""
+"""Types of arrays, and of functions that hear of progress, defined once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,3 +15,5 @@ Labels = NDArray[np.int32]
 Rows = NDArray[Any]
 # Arrays by the names they have in a file.
 Arrays = dict[str, NDArray[Any]]
+# Called with how much is done, and how much there is to do: None where that is unknown.
+Progress = Callable[[int, int | None], None]

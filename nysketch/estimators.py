@@ -39,10 +39,12 @@ from nysketch.learning.learner import learn_gmm, learn_kmeans
 from nysketch.models.base import block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
-from nysketch.passes.sketching import as_basis, make_basis, run_pass
+from nysketch.passes.execution import Execution
+from nysketch.passes.sketching import as_basis, sketch_source
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.arrays import ArraySource
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Batch, Fragment, Source
 from nysketch.sources.selection import Selection
 
@@ -184,14 +186,12 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             if basis is None:
                 self._require_enough(len(rows))
             source = self._weighted_rows(rows, weights, basis, before)
-        wanted, engine = None, Threads(self.threads)
-        if basis is None:
-            wanted = self._basis_options(source)
-            basis = make_basis(source, wanted, seed=self._seed, nulls="error", engine=engine)
-            if rows is None:
-                self._take_features(basis)
         options = _like(before, PassOptions(seed=self._seed, weights=source.weights))
-        return run_pass(source, basis, options, wanted=wanted, engine=engine), rows, weights
+        chosen = self._basis_options(source) if basis is None else basis
+        sketch = sketch_source(source, chosen, options, execution=Execution(Threads(self.threads)))
+        if basis is None and rows is None:
+            self._take_features(sketch.basis)
+        return sketch, rows, weights
 
     def _rows(self, X: Any, *, reset: bool = False) -> Rows:
         """Return rows in memory as an array of floating-point numbers, checked by scikit-learn."""
@@ -281,7 +281,8 @@ def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> S
             raise ValueError(
                 f"the rows so far have weights {known!r}, these have {weights!r}: it must be one name"
             )
-    return open_source(X, weights=weights, like=None if basis is None else basis.columns)
+    reading = ReadOptions(weights=weights)
+    return open_source(X, reading if basis is None else reading.for_basis(basis))
 
 
 def _weights(rows: Rows, sample_weight: Any, before: Sketch | None = None) -> Floats | None:

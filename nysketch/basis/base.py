@@ -74,17 +74,19 @@ class Basis:
 
         return basis_of_data(
             data,
-            columns=columns,
-            exclude=exclude,
-            weights=weights,
-            datasets=datasets,
-            allow_external=allow_external,
-            retries=retries,
-            timeout=timeout,
+            {
+                "columns": columns,
+                "exclude": exclude,
+                "weights": weights,
+                "datasets": datasets,
+                "allow_external": allow_external,
+                "retries": retries,
+                "timeout": timeout,
+            },
+            options,
             seed=seed,
             nulls=nulls,
             threads=threads,
-            options=options,
         )
 
     @property

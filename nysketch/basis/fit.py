@@ -6,7 +6,7 @@ Where the pilot rows come from is passes/pilot.py's business.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from nysketch._support.blas import one_thread
 from nysketch._support.seeds import require_seed
-from nysketch._types import Floats, Rows
+from nysketch._types import Floats, Progress, Rows
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import Basis
 from nysketch.basis.fourier import FourierBasis, draw_frequencies
@@ -26,7 +26,6 @@ from nysketch.kernels import Gaussian, Kernel
 
 log = logging.getLogger("nysketch")
 
-Progress = Callable[[int, int], None]
 _FIRST_TRY = 125  # landmarks, where their number is to be found
 
 # Largest scaled value of a landmark: divided by the smallest bandwidth it can still be squared. And the

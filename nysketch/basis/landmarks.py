@@ -13,21 +13,19 @@ Where candidates come from is passes/pilot.py's business, what landmarks are goo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from nysketch._support.blas import one_thread
-from nysketch._types import Floats, Indices, Rows
+from nysketch._types import Floats, Indices, Progress, Rows
 from nysketch.errors import UsageError
 from nysketch.kernels import Kernel
 
 SAMPLINGS = ("uniform", "kmeans++", "leverage", "greedy", "rpcholesky", "kmeans")
 
 Random = np.random.Generator
-Progress = Callable[[int, int], None]
 Chosen = tuple[Indices, dict[str, Any]]  # and the report
 
 # What is left of a row's k(x, x) below this share is rounding: after 1000 pivots its error was 5e-15.

@@ -4,12 +4,14 @@ Commands are imported when they run, so that `nysketch --help` is quick; each im
 its body for the same reason. This module turns errors into messages and exit codes, and nothing else
 does.
 
+_common.py    what several commands do: passes with progress bars, notes, words
 _options/     options that several commands share
 _output.py    messages, tables, JSON, progress
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -57,9 +59,7 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return _with_variables(import_module(f"nysketch.cli.{cmd_name}").command, f"NYSKETCH_{cmd_name}")
+        return _load(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -77,7 +77,15 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _with_variables(command: click.Command, prefix: str) -> click.Command:
+@functools.cache
+def _load(name: str) -> click.Command:
+    """Import a command, and name its variables; once, since they are those of the command itself."""
+    command: click.Command = import_module(f"nysketch.cli.{name}").command
+    _name_variables(command, f"NYSKETCH_{name}")
+    return command
+
+
+def _name_variables(command: click.Command, prefix: str) -> None:
     """Let every option also be given by an environment variable named after its command."""
     for parameter in command.params:
         if isinstance(parameter, click.Option):
@@ -85,8 +93,7 @@ def _with_variables(command: click.Command, prefix: str) -> click.Command:
             parameter.envvar = f"{prefix}_{flag}".replace("-", "_").upper()
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            _with_variables(inner, f"{prefix}_{name}")
-    return command
+            _name_variables(inner, f"{prefix}_{name}")
 
 
 def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
@@ -102,9 +109,8 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -
     for name, table in tables.items():
         if name not in COMMANDS or not isinstance(table, dict):
             raise click.BadParameter(f"{path}: [{name}] is not a command", ctx, param)
-        command = import_module(f"nysketch.cli.{name}").command
         try:
-            ctx.default_map[name] = _defaults(command, name, table)
+            ctx.default_map[name] = _defaults(_load(name), name, table)
         except ValueError as error:
             raise click.BadParameter(f"{path}: {error}", ctx, param) from error
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
-from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import say_skipped
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
-    from nysketch.models.base import Model
-    from nysketch.sources.protocol import Source
+    from nysketch.sources.options import ReadOptions
 
 
 @click.command(epilog="\b\nExample: nysketch assign model.json 'logs/*.parquet' --keep id -o labels.parquet")
@@ -42,24 +41,19 @@ if TYPE_CHECKING:
     show_default=True,
     help="Rows with nulls, NaN or infinities: stop, or leave them in place without a label.",
 )
-@engine
-@common.memory
-@common.if_exists_fail_or_overwrite
-@common.lock_wait
-@common.as_json
-@common.reporting
+@reads_rows
+@common.writes_output
 def command(
     model_path: Path,
     inputs: list[str],
     output: Path,
-    table_options: dict[str, Any],
-    keep: tuple[str, ...] | None,
+    reading: ReadOptions,
     responsibilities: bool | None,
     distances: bool,
     nulls: str,
     engine: EngineChoice,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -72,16 +66,14 @@ def command(
     from nysketch._support.atomic import refuse_to_replace
     from nysketch.models.apply import assign_to_file, threads_within
     from nysketch.models.files import load_model
+    from nysketch.sources.open import open_source
 
     started = time.perf_counter()
     refuse_to_replace([model_path], output)
     model = load_model(model_path)
-    source = open_for_model(inputs, model, table_options, keep=keep or ())
+    source = open_source(inputs, reading.for_columns(model.columns))
     threads = engine.planned_threads or threads_within(memory, source, model)
-    with (
-        _output.progress_bar("assign", " rows", quiet=quiet) as progress,
-        engine.opened(threads, source) as runner,
-    ):
+    with execution("assign", engine, threads, source, quiet=quiet) as running:
         done = assign_to_file(
             model,
             source,
@@ -89,13 +81,13 @@ def command(
             responsibilities=responsibilities,
             distances=distances,
             nulls=nulls,
-            overwrite=if_exists == "overwrite",
+            overwrite=overwrite,
             lock_wait=lock_wait,
-            engine=runner,
-            progress=progress,
+            engine=running.engine,
+            progress=running.progress,
         )
     seconds = time.perf_counter() - started
-    say_skipped(source.skipped)
+    log_skipped(source.skipped)
     if as_json:
         _output.print_json(
             {
@@ -113,10 +105,3 @@ def command(
         size = _output.size(output.stat().st_size)
         _output.echo(f"{output}: {done.rows:,} rows{without}; {size} in {seconds:.1f} s")
     return EXIT_INPUTS_SKIPPED if source.skipped else 0
-
-
-def open_for_model(inputs: list[str], model: Model, table_options: dict[str, Any], **more: Any) -> Source:
-    """Open the source of rows that a model is applied to."""
-    from nysketch.sources.open import open_source
-
-    return open_source(inputs, like=model.columns, **(table_options | more))

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import (
+    columns_in_words,
+    execution,
+    landmarks_in_words,
+    log_left_out,
+    log_skipped,
+)
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
-from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import columns_of, count_of, open_for_basis, say_left_out, say_skipped
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
+    from nysketch.sources.options import ReadOptions
 
 
 @click.command(epilog="\b\nExample: nysketch basis january.parquet -m 500 -o year.basis.nysk")
@@ -25,22 +32,18 @@ if TYPE_CHECKING:
 @common.nulls
 @basis_making
 @common.seed
-@engine
-@common.memory
-@common.if_exists_fail_or_overwrite
-@common.lock_wait
-@common.as_json
-@common.reporting
+@reads_rows
+@common.writes_output
 def command(
     inputs: list[str],
     output: Path,
-    table_options: dict[str, Any],
+    reading: ReadOptions,
     nulls: str,
     basis_options: BasisOptions,
     seed: int,
     engine: EngineChoice,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -53,29 +56,24 @@ def command(
     from nysketch.basis.quality import from_description
     from nysketch.passes.memory import plan_pass
     from nysketch.passes.to_file import basis_to_file
+    from nysketch.sources.open import open_source
 
-    source = open_for_basis(inputs, basis_options, table_options)
-    say_left_out(source)
+    source = open_source(inputs, reading.for_basis(basis_options))
+    log_left_out(source)
     least = PassOptions(blocks=1, runs=0, shuffles=0)
     planned = plan_pass(source, basis_options, least, threads=engine.planned_threads, memory=memory)
-    with (
-        _output.progress_bar("pilot", " fragments", quiet=quiet) as progress,
-        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        engine.opened(planned.threads, source) as runner,
-    ):
+    with execution("basis", engine, planned.threads, source, quiet=quiet) as running:
         basis = basis_to_file(
             source,
             output,
-            wanted=basis_options,
+            basis_options,
             seed=seed,
             nulls=nulls,
-            overwrite=if_exists == "overwrite",
+            overwrite=overwrite,
             lock_wait=lock_wait,
-            engine=runner,
-            progress=progress,
-            choosing=choosing,
+            execution=running,
         )
-    say_skipped(source.skipped)
+    log_skipped(source.skipped)
     if as_json:
         _output.print_json(
             {
@@ -89,7 +87,9 @@ def command(
             }
         )
     elif not quiet:
-        _output.echo(f"{output}: {count_of(basis)} of {columns_of(basis)}, kernel {basis.kernel}")
+        _output.echo(
+            f"{output}: {landmarks_in_words(basis)} of {columns_in_words(basis)}, kernel {basis.kernel}"
+        )
         if "held_out" in basis.origin:
             for sentence in from_description(basis.origin["held_out"]).advice():
                 _output.echo(sentence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import log_notes
 from nysketch.cli._options import common
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nysketch.twosample.explain import FeatureShift, Region
     from nysketch.twosample.mmd import MMDEstimate
     from nysketch.twosample.results import Comparison, Comparisons
-
-log = logging.getLogger("nysketch")
 
 # A matrix with more columns than this is read as a list.
 _WIDEST_MATRIX = 8
@@ -98,7 +96,7 @@ def command(
     columns, scaling and kernel; at the same basis, with blocks of equally many rows, the test is exact.
     """
     from nysketch.files.format import load_sketch
-    from nysketch.files.merge import say_missing_parts
+    from nysketch.files.merge import log_missing_parts
     from nysketch.twosample.compare import compare_all
 
     if chain and reference is not None:
@@ -117,7 +115,7 @@ def command(
         pairs = list(pairwise(range(len(paths))))
     loaded = [load_sketch(path) for path in paths]
     for path, sketch in zip(paths, loaded, strict=True):
-        say_missing_parts(sketch, f"what is told of {path}")
+        log_missing_parts(sketch, f"what is told of {path}")
     with _output.progress_bar("compare", " pairs", quiet=quiet) as progress:
         found = compare_all(
             loaded,
@@ -133,7 +131,7 @@ def command(
             robust=robust,
             explain=len(pairs) == 1 if explain is None else explain,
         )
-    _warn(found)
+    log_notes(note for comparison in found.found for note in comparison.notes)
     if as_json:
         _output.print_json(found.describe())
     elif len(pairs) == 1:
@@ -149,12 +147,6 @@ def command(
             f"no test of {one} and {other} was possible: --alarm cannot tell whether they differ"
         )
     return 0
-
-
-def _warn(found: Comparisons) -> None:
-    """Say each thing once, also where it is true of many comparisons."""
-    for note in dict.fromkeys(note for comparison in found.found for note in comparison.notes):
-        log.warning("%s", note)
 
 
 def _print_one(found: Comparison) -> None:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
-from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
-    from nysketch.basis.base import Basis
     from nysketch.basis.options import BasisOptions
     from nysketch.coresets.coreset import Coreset
-    from nysketch.sketches.sketch import Sketch
-    from nysketch.sources.protocol import Source
-
-log = logging.getLogger("nysketch")
+    from nysketch.sources.options import ReadOptions
 
 # With sketches, these have their meaning still; all others say how data are to be read.
 _OF_SKETCHES = {
@@ -52,7 +47,7 @@ _OF_SKETCHES = {
     "or by how landmarks do. Default: mercer where rows are known.",
 )
 @common.table
-@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@common.row_weights
 @common.keep("Columns of any type to copy beside the others: a,b,c. Columns of the kernel keep their type.")
 @common.nulls
 @click.option(
@@ -71,20 +66,14 @@ _OF_SKETCHES = {
     show_default=True,
     help="Name of the column of row numbers, which count from 0 over all inputs (of landmarks: landmark).",
 )
-@engine
-@common.memory
-@common.if_exists_fail_or_overwrite
-@common.lock_wait
-@common.as_json
-@common.reporting
+@reads_rows
+@common.writes_output
 def command(
     inputs: list[str],
     output: Path,
     functions: int,
     method: str | None,
-    table_options: dict[str, Any],
-    weights: str | None,
-    keep: tuple[str, ...] | None,
+    reading: ReadOptions,
     nulls: str,
     basis_path: Path | None,
     basis_options: BasisOptions,
@@ -93,7 +82,7 @@ def command(
     row_as: str,
     engine: EngineChoice,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -105,7 +94,16 @@ def command(
     the test functions as all rows, and their distance to the data (MMD) is printed beside that of random
     rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
     """
-    from nysketch.coresets.files import Naming, coreset_to_file, require_writable
+    from nysketch.basis.base import Basis
+    from nysketch.coresets.files import (
+        Naming,
+        coreset_of_sketches_to_file,
+        coreset_to_file,
+        require_writable,
+    )
+    from nysketch.coresets.from_data import CoresetOptions, basis_of, threads_within
+    from nysketch.files.format import load
+    from nysketch.sources.open import open_source
 
     started = time.perf_counter()
     if basis_path is not None:
@@ -115,116 +113,50 @@ def command(
         raise UsageError(
             "sketches (*.nysk) and data cannot be combined: give either, or merge sketches first"
         )
+    options = CoresetOptions(functions, method, seed=seed, nulls=nulls)
     naming, skipped = Naming(weight_as, row_as), list[str]()
-    saving: dict[str, Any] = {
-        "naming": naming,
-        "overwrite": if_exists == "overwrite",
-        "lock_wait": lock_wait,
-    }
     if all(of_sketches):
         common.refuse_others(
             click.get_current_context(), _OF_SKETCHES, "is for data; these are sketches, with no other rows"
         )
-        paths = common.sketch_files(inputs)
-        found = coreset_to_file(
-            lambda: _of_sketches(paths, functions, method), output, inputs=paths, **saving
+        found = coreset_of_sketches_to_file(
+            common.sketch_files(inputs),
+            output,
+            options,
+            naming=naming,
+            overwrite=overwrite,
+            lock_wait=lock_wait,
         )
     else:
-        from nysketch.coresets.from_data import threads_within
-
-        known, source = _opened(
-            inputs, basis_path, basis_options, table_options | {"keep": keep or ()}, weights
-        )
-        say_left_out(source)
+        given = basis_options if basis_path is None else load(basis_path)
+        basis = basis_of(given)
+        source = open_source(inputs, reading.for_basis(basis))
+        log_left_out(source)
         skipped = list(map(str, source.skipped))
-        require_writable(output, source.columns, source.kept)
-        naming.require_free({column.name for column in source.columns} | set(source.kept.names))
-        m = basis_options.most if known is None else _basis_of(known).m
+        require_writable(output, source, naming)
+        m = basis.m if isinstance(basis, Basis) else basis.most
         threads = engine.planned_threads or threads_within(memory, source, functions, m)
-        how = {"method": method, "seed": seed, "wanted": basis_options}
-        found = coreset_to_file(
-            lambda: _of_data(
-                source, functions, known, how, engine, nulls=nulls, threads=threads, quiet=quiet
-            ),
-            output,
-            inputs=[*source.local_paths, *([basis_path] if basis_path else [])],
-            **saving,
-        )
+        with execution("coreset", engine, threads, source, quiet=quiet) as running:
+            found = coreset_to_file(
+                source,
+                output,
+                given,
+                options,
+                naming=naming,
+                inputs=[] if basis_path is None else [basis_path],
+                overwrite=overwrite,
+                lock_wait=lock_wait,
+                execution=running,
+            )
     _print(found, output, time.perf_counter() - started, skipped, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if skipped else 0
-
-
-def _of_sketches(paths: list[Path], functions: int, method: str | None) -> Coreset:
-    """Make a coreset of the landmarks of sketches."""
-    from nysketch.coresets.from_sketch import coreset_of_sketch
-    from nysketch.files.merge import merged
-
-    return coreset_of_sketch(merged(paths, "the coreset"), functions, method=method)
-
-
-def _basis_of(known: Basis | Sketch) -> Basis:
-    from nysketch.sketches.sketch import Sketch
-
-    return known.basis if isinstance(known, Sketch) else known
-
-
-def _opened(
-    inputs: list[str],
-    basis_path: Path | None,
-    wanted: BasisOptions,
-    table_options: dict[str, Any],
-    weights: str | None,
-) -> tuple[Basis | Sketch | None, Source]:
-    """Load the basis, if it is given, and open the data for it."""
-    from nysketch.files.format import load
-    from nysketch.sources.open import open_source
-
-    if basis_path is None:
-        return None, open_for_basis(inputs, wanted, table_options, weights=weights)
-    known = load(basis_path)
-    columns = _basis_of(known).columns
-    return known, open_source(inputs, weights=weights, like=columns, **table_options)
-
-
-def _of_data(
-    source: Source,
-    functions: int,
-    known: Basis | Sketch | None,
-    how: dict[str, Any],
-    engine: EngineChoice,
-    *,
-    nulls: str,
-    threads: int,
-    quiet: bool,
-) -> Coreset:
-    """Make a coreset of data."""
-    from nysketch.coresets.from_data import prepare, reduce_source
-
-    with (
-        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        _output.progress_bar("coreset", " rows", quiet=quiet) as progress,
-        engine.opened(threads, source) as runner,
-    ):
-        plan = prepare(
-            source,
-            functions,
-            known=known,
-            nulls=nulls,
-            engine=runner,
-            progress=pilot_progress,
-            choosing=choosing,
-            **how,
-        )
-        return reduce_source(source, plan, nulls=nulls, engine=runner, progress=progress)
 
 
 def _print(
     found: Coreset, output: Path, seconds: float, skipped: list[str], *, as_json: bool, quiet: bool
 ) -> None:
-    say_skipped(skipped)
-    for note in found.notes:
-        log.warning("%s", note)
+    log_skipped(skipped)
+    log_notes(found.notes)
     size = output.stat().st_size
     if as_json:
         facts = {

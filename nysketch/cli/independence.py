@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
-from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.sketch import open_for_basis, say_left_out, say_skipped
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
+    from nysketch.accumulators.options import PassOptions
     from nysketch.basis.options import BasisOptions
     from nysketch.hsic.independence import Independence
     from nysketch.sketches.sketch import Sketch
-
-log = logging.getLogger("nysketch")
+    from nysketch.sources.options import ReadOptions
 
 # With sketches, these have their meaning still; all others say how data are to be sketched.
 _OF_THE_TEST = {
@@ -46,13 +45,12 @@ _OF_THE_TEST = {
 @click.option("--pairs", is_flag=True, help="Also tell which pairs of groups depend on each other.")
 @common.alpha
 @click.option("--alarm", is_flag=True, help="Exit with code 7 if groups depend on each other beyond chance.")
-@engine
-@common.memory
+@reads_rows
 @common.as_json
 @common.reporting
 def command(
     inputs: list[str],
-    table_options: dict[str, Any],
+    reading: ReadOptions,
     nulls: str,
     basis_options: BasisOptions,
     seed: int,
@@ -71,6 +69,7 @@ def command(
     INPUTs are sketches made with --group, which are merged; or, if this command has --group, data to be
     sketched first, without leaving a file.
     """
+    from nysketch.accumulators.options import DEFAULT_SHUFFLES, PassOptions
     from nysketch.engines.threads import available_threads
     from nysketch.hsic.independence import independence, require_shuffles
 
@@ -81,10 +80,17 @@ def command(
         count = len(basis_options.groups)
         if shuffles is not None:  # now, not after hours of reading
             require_shuffles(shuffles, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
-        sketch, unreadable = _sketched(
-            inputs, table_options, nulls, basis_options, seed, shuffles, shuffle_rows, pairs, engine, memory,
-            quiet=quiet,
-        )  # fmt: skip
+        # All that a test needs, and nothing else.
+        options = PassOptions(
+            seed=seed,
+            nulls=nulls,
+            cells=False,
+            sample_rows=0,
+            shuffles=shuffles or DEFAULT_SHUFFLES,
+            shuffle_rows=shuffle_rows,
+            pairs=pairs,
+        )
+        sketch, unreadable = _sketched(inputs, reading, basis_options, options, engine, memory, quiet=quiet)
     else:
         common.refuse_others(
             click.get_current_context(),
@@ -109,8 +115,7 @@ def command(
             threads=engine.threads or available_threads(),
             progress=progress,
         )
-    for note in found.notes:
-        log.warning("%s", note)
+    log_notes(found.notes)
     if as_json:
         _output.print_json(found.describe() | {"skipped_inputs": list(unreadable)})
     else:
@@ -124,55 +129,27 @@ def command(
 
 def _sketched(
     inputs: list[str],
-    table_options: dict[str, Any],
-    nulls: str,
-    wanted: BasisOptions,
-    seed: int,
-    shuffles: int | None,
-    shuffle_rows: int | None,
-    pairs: bool,
+    reading: ReadOptions,
+    basis: BasisOptions,
+    options: PassOptions,
     engine: EngineChoice,
     memory: int,
     *,
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
-    """Sketch data in memory, with all that a test needs and nothing else."""
-    from nysketch.accumulators.options import DEFAULT_SHUFFLES, PassOptions
-    from nysketch.passes.memory import plan_pass
-    from nysketch.passes.sketching import make_basis, run_pass
+    """Sketch data in memory; also return the inputs that were skipped."""
+    from nysketch.passes.memory import count_groups, plan_pass
+    from nysketch.passes.sketching import sketch_source
+    from nysketch.sources.open import open_source
 
-    source = open_for_basis(inputs, wanted, table_options)
-    say_left_out(source)
-    say_skipped(source.skipped)
-    assert wanted.groups is not None
-    if len(wanted.groups) < 2:
+    source = open_source(inputs, reading.for_basis(basis))
+    log_left_out(source)
+    log_skipped(source.skipped)
+    if count_groups(basis) < 2:
         raise UsageError("there must be two groups or more: --group x=a,b --group y=c")
-    how = PassOptions(
-        seed=seed,
-        nulls=nulls,
-        cells=False,
-        sample_rows=0,
-        shuffles=shuffles or DEFAULT_SHUFFLES,
-        shuffle_rows=shuffle_rows,
-        pairs=pairs,
-    )
-    planned = plan_pass(source, wanted, how, threads=engine.planned_threads, memory=memory)
-    with (
-        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        _output.progress_bar("sketch", " rows", quiet=quiet) as progress,
-        engine.opened(planned.threads, source) as runner,
-    ):
-        basis = make_basis(
-            source,
-            wanted,
-            seed=seed,
-            nulls=nulls,
-            engine=runner,
-            progress=pilot_progress,
-            choosing=choosing,
-        )
-        sketch = run_pass(source, basis, how, wanted=wanted, engine=runner, progress=progress)
+    planned = plan_pass(source, basis, options, threads=engine.planned_threads, memory=memory)
+    with execution("sketch", engine, planned.threads, source, quiet=quiet) as running:
+        sketch = sketch_source(source, basis, options, execution=running)
     return sketch, tuple(map(str, source.skipped))
 
 

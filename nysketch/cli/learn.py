@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import log_skipped
 from nysketch.cli._options import common
-from nysketch.cli.sketch import say_skipped
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
     from nysketch.learning.sweep import Sweep
     from nysketch.learning.to_file import Learned
+    from nysketch.sources.options import ReadOptions
 
 
 class _Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -39,74 +39,64 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-def _shared(command: common.Command) -> common.Command:
-    """Add what both kinds of learning take; passes it on as `request` but for the reporting options."""
-
-    @click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True)
-    @click.option(
+# What both kinds of learning take.
+_shared = common.stack(
+    click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True),
+    click.option(
         "-k",
         "ks",
         type=_Numbers(),
         required=True,
         metavar="K|K:K",
         help="How many; a range 2:20 learns them all, prints a table, and keeps the best.",
-    )
-    @common.output
-    @click.option(
+    ),
+    common.output,
+    click.option(
         "--to",
         "format",
         type=click.Choice(["json", "parquet", "npz"]),
         help="Format of the model. Default: by the output's suffix.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--decoder",
         type=click.Choice(["auto", "cells", "quadrature", "clomp", "shift"]),
         default="auto",
         show_default=True,
         help="How to learn: from the cells, from the kernel sums alone, or what suits the sketch best.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--trials",
         type=click.IntRange(min=1),
         help="Starts to try. Default: 20; for clomp and shift up to 8.",
-    )
-    @common.seed
-    @click.option(
+    ),
+    common.seed,
+    click.option(
         "--robust",
         type=click.IntRange(min=3),
         metavar="Q",
         help="Leave out blocks with bad rows, found by a median over Q groups: fewer than Q/2 such rows.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--refine",
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
         metavar="N",
         help="Improve the model by N exact passes over the rows of --data.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--data",
         multiple=True,
         metavar="INPUT",
         help="Rows for --refine: a file, directory or glob; repeat it.",
-    )
-    @common.files
-    @click.option(
-        "--weights", metavar="COLUMN", help="Column of row weights in --data. Default: that of the sketch."
-    )
-    @common.nulls
-    @common.threads
-    @common.memory
-    @common.if_exists_fail_or_overwrite
-    @common.lock_wait
-    @common.as_json
-    @common.reporting
-    @functools.wraps(command)
-    def wrapped(**kwargs: Any) -> Any:
-        return command(**kwargs)
-
-    return wrapped
+    ),
+    common.files,
+    common.weights("Column of row weights in --data. Default: that of the sketch."),
+    common.nulls,
+    common.threads,
+    common.memory,
+    common.writes_output,
+)
 
 
 @click.group(
@@ -165,12 +155,11 @@ def _learn(
     robust: int | None,
     refine: int,
     data: tuple[str, ...],
-    table_options: dict[str, Any],
-    weights: str | None,
+    reading: ReadOptions,
     nulls: str,
     threads: int | None,
     memory: int,
-    if_exists: str,
+    overwrite: bool,
     lock_wait: float,
     as_json: bool,
     quiet: bool,
@@ -183,7 +172,7 @@ def _learn(
         raise UsageError(f"{'--refine' if refine else '--data'} needs {missing}")
     refinement = None
     if refine:
-        refinement = Refinement(list(data), refine, weights, nulls, threads, memory, table_options)
+        refinement = Refinement(list(data), refine, reading, nulls, threads, memory)
     with (
         _output.progress_bar("learn", " starts", quiet=quiet) as learning,
         _output.progress_bar("refine", " rows", quiet=quiet) as refining,
@@ -194,7 +183,7 @@ def _learn(
             ks,
             format=format,
             refinement=refinement,
-            overwrite=if_exists == "overwrite",
+            overwrite=overwrite,
             lock_wait=lock_wait,
             refining=refining,
             covariance=covariance,
@@ -204,7 +193,7 @@ def _learn(
             robust=robust,
             progress=_counting(learning),
         )
-    say_skipped(learned.unreadable)
+    log_skipped(learned.unreadable)
     seconds = time.perf_counter() - started
     _report(learned, output, seconds, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if learned.unreadable else 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nysketch.cli import _output
+from nysketch.cli._common import print_sketch
 from nysketch.cli._options import common
 
 log = logging.getLogger("nysketch")
@@ -53,7 +53,7 @@ def command(
         log.warning("%s: in more than one of these sketches, and counted twice", words)
     if made.missing_parts:
         log.info("%s", missing_in_words(made.missing_parts))
-    report(
+    print_sketch(
         made.sketch.rows,
         output,
         as_json=as_json,
@@ -62,11 +62,3 @@ def command(
         doubled_parts=[describe_parts(*parts) for parts in made.doubled_parts],
         missing_parts=[describe_parts(*parts) for parts in made.missing_parts],
     )
-
-
-def report(rows: int, output: Path, *, as_json: bool, quiet: bool, **more: object) -> None:
-    """Print what was written."""
-    if as_json:
-        _output.print_json({"bytes": output.stat().st_size, "output": str(output), "rows": rows, **more})
-    elif not quiet:
-        _output.echo(f"{output}: {rows:,} rows; {_output.size(output.stat().st_size)}")

@@ -8,32 +8,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nysketch.cli import _output
+from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
-from nysketch.cli._options.engine import EngineChoice, engine
-from nysketch.cli.assign import open_for_model
-from nysketch.cli.sketch import say_skipped
+from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 from nysketch.models.stored import AnyModel
 
 if TYPE_CHECKING:
     from nysketch.models.score import Score
+    from nysketch.sources.options import ReadOptions
 
 
 @click.command(epilog="\b\nExample: nysketch score model.json 'logs/*.parquet' --nulls drop")
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
 @common.inputs
 @common.files
-@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@common.row_weights
 @common.nulls
-@engine
-@common.memory
+@reads_rows
 @common.as_json
 @common.reporting
 def command(
     model_path: Path,
     inputs: list[str],
-    table_options: dict[str, Any],
-    weights: str | None,
+    reading: ReadOptions,
     nulls: str,
     engine: EngineChoice,
     memory: int,
@@ -48,22 +46,20 @@ def command(
     from nysketch.models.apply import threads_within
     from nysketch.models.files import load_model
     from nysketch.models.score import score
+    from nysketch.sources.open import open_source
 
     model = load_model(model_path)
-    source = open_for_model(inputs, model, table_options, weights=weights)
+    source = open_source(inputs, reading.for_columns(model.columns))
     threads = engine.planned_threads or threads_within(memory, source, model)
-    with (
-        _output.progress_bar("score", " rows", quiet=quiet) as progress,
-        engine.opened(threads, source) as runner,
-    ):
+    with execution("score", engine, threads, source, quiet=quiet) as running:
         result = score(
             model,
             source,
             nulls=nulls,
-            engine=runner,
-            progress=progress,
+            engine=running.engine,
+            progress=running.progress,
         )
-    say_skipped(source.skipped)
+    log_skipped(source.skipped)
     facts = _facts(model, result)
     if as_json:
         _output.print_json(facts | {"skipped_inputs": list(map(str, source.skipped))})

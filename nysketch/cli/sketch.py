@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nysketch.cli import Terminated, _output
+from nysketch.cli._common import (
+    columns_in_words,
+    execution,
+    landmarks_in_words,
+    log_left_out,
+    log_skipped,
+)
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from nysketch.passes.memory import Plan
     from nysketch.passes.to_file import Outcome
     from nysketch.sketches.sketch import Sketch
-    from nysketch.sources.protocol import Source
+    from nysketch.sources.options import ReadOptions
 
 log = logging.getLogger("nysketch")
 
@@ -32,7 +39,7 @@ log = logging.getLogger("nysketch")
 @common.inputs
 @common.output
 @common.table
-@click.option("--weights", metavar="COLUMN", help="Column of non-negative row weights.")
+@common.row_weights
 @common.nulls
 @click.option(
     "--basis",
@@ -125,23 +132,12 @@ log = logging.getLogger("nysketch")
 def command(
     inputs: list[str],
     output: Path,
-    table_options: dict[str, Any],
-    weights: str | None,
+    reading: ReadOptions,
     nulls: str,
     basis_path: Path | None,
     part: str | None,
     basis_options: BasisOptions,
     seed: int,
-    blocks: int,
-    sample_rows: int | None,
-    cells: bool,
-    far_rows: int | None,
-    runs: int,
-    shuffles: int,
-    shuffle_rows: int | None,
-    pairs: bool,
-    second_moments: bool,
-    precision: str,
     engine: EngineChoice,
     batch_rows: int | None,
     memory: int,
@@ -152,6 +148,7 @@ def command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
+    **kept: Any,  # from --blocks to --precision: options with the names of fields of PassOptions
 ) -> int:
     """Sketch INPUTs in one pass: Parquet, HDF5, CSV or Feather files, directories, globs, URIs, or -.
 
@@ -162,47 +159,30 @@ def command(
     from nysketch.files.format import load_basis
     from nysketch.passes.memory import count_groups, plan_pass
     from nysketch.passes.shards import as_shard
-    from nysketch.passes.to_file import sketch_to_file
+    from nysketch.passes.to_file import Saving, sketch_to_file
     from nysketch.sources.open import open_source
 
     started = time.perf_counter()
-    only = as_shard(part)
+    shard = as_shard(part)
+    basis: Basis | BasisOptions = basis_options
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
-    basis = None if basis_path is None else load_basis(basis_path)
-    pass_options = PassOptions(
-        blocks=blocks,
-        seed=seed,
-        precision=precision,
-        nulls=nulls,
-        weights=weights,
-        sample_rows=sample_rows,
-        cells=cells,
-        far_rows=far_rows,
-        runs=runs,
-        shuffles=shuffles,
-        shuffle_rows=shuffle_rows,
-        pairs=pairs,
-        second_moments=second_moments,
-    )
-    source = (
-        open_for_basis(inputs, basis_options, table_options, weights=weights)
-        if basis is None
-        else open_source(inputs, weights=weights, like=basis.columns, **table_options)
-    )
-    say_left_out(source)
-    if pairs and count_groups(basis_options if basis is None else basis) < 2:
+        basis = load_basis(basis_path)
+    pass_options = PassOptions(seed=seed, nulls=nulls, weights=reading.weights, **kept)
+    source = open_source(inputs, reading.for_basis(basis))
+    log_left_out(source)
+    if pass_options.pairs and count_groups(basis) < 2:
         raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
     planned = plan_pass(
         source,
-        basis_options if basis is None else basis,
+        basis,
         pass_options,
         threads=engine.planned_threads,
         batch_rows=batch_rows,
         memory=memory,
-        shard=only,
+        shard=shard,
     )
-    if only is not None and basis is None:
+    if shard is not None and basis_path is None:
         log.info(
             "every part makes the same basis from a pilot of all rows: `nysketch basis` once, and --basis "
             "for the parts, would save that"
@@ -212,29 +192,13 @@ def command(
             log.warning("%s exists already: the run itself would stop, see --if-exists", output)
         _print_plan(planned, as_json)
         return 0
+    saving = Saving(if_exists, checkpoint_every, restart, lock_wait)
     with (
-        _say_how_to_continue(output),
-        _output.progress_bar("pilot", " fragments", quiet=quiet) as pilot_progress,
-        _output.progress_bar("choosing", " landmarks", quiet=quiet) as choosing,
-        _output.progress_bar("sketch", " rows", quiet=quiet) as progress,
-        engine.opened(planned.threads, source) as runner,
+        _log_how_to_continue(output),
+        execution("sketch", engine, planned.threads, source, batch_rows=batch_rows, quiet=quiet) as running,
     ):
         outcome = sketch_to_file(
-            source,
-            output,
-            basis=basis,
-            wanted=basis_options,
-            options=pass_options,
-            if_exists=if_exists,
-            checkpoint_every=checkpoint_every,
-            restart=restart,
-            lock_wait=lock_wait,
-            engine=runner,
-            batch_rows=batch_rows,
-            pilot_progress=pilot_progress,
-            choosing=choosing,
-            progress=progress,
-            part=only,
+            source, output, basis, pass_options, shard=shard, saving=saving, execution=running
         )
     seconds = time.perf_counter() - started
     judge = planned.can_judge(outcome.sketch.basis.m)
@@ -243,8 +207,8 @@ def command(
 
 
 @contextmanager
-def _say_how_to_continue(output: Path) -> Iterator[None]:
-    """After Ctrl-C or SIGTERM, or if a cluster has gone, say what is left."""
+def _log_how_to_continue(output: Path) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, or if a cluster has gone, log what is left."""
     from nysketch.files.checkpoint import checkpoint_path
 
     try:
@@ -253,30 +217,6 @@ def _say_how_to_continue(output: Path) -> Iterator[None]:
         if checkpoint_path(output).exists():
             log.warning("finished work is in %s: the same command continues it", checkpoint_path(output))
         raise
-
-
-def open_for_basis(
-    inputs: list[str], wanted: BasisOptions, table_options: dict[str, Any], *, weights: str | None = None
-) -> Source:
-    """Open the source that a basis is to be made from."""
-    from nysketch.sources.open import open_source
-
-    columns = wanted.columns_to_read(table_options["columns"])
-    return open_source(inputs, weights=weights, **(table_options | {"columns": columns, "text": wanted.text}))
-
-
-def say_left_out(source: Source) -> None:
-    """Tell which columns will not be used, and why."""
-    from nysketch.sources.selection import shorten
-
-    if source.left_out:
-        log.info("left out: %s", shorten(f"{name} ({why})" for name, why in source.left_out.items()))
-
-
-def say_skipped(problems: Iterable[object]) -> None:
-    """Tell which inputs --skip-unreadable skipped, and why."""
-    for problem in problems:
-        log.warning("skipped %s", problem)
 
 
 def _print_plan(plan: Plan, as_json: bool) -> None:
@@ -309,7 +249,7 @@ def _print_outcome(
     outcome: Outcome, output: Path, seconds: float, *, judge: bool, as_json: bool, quiet: bool
 ) -> None:
     sketch = outcome.sketch
-    say_skipped(outcome.unreadable)
+    log_skipped(outcome.unreadable)
     if as_json:
         _output.print_json(
             {
@@ -330,10 +270,9 @@ def _print_outcome(
         _output.echo(f"{output}: up to date, nothing done")
     elif not quiet:
         dropped = f", {sketch.dropped_rows:,} rows dropped" if sketch.dropped_rows else ""
-        _output.echo(
-            f"{output}: {sketch.rows:,} rows × {columns_of(sketch.basis)} at {count_of(sketch.basis)}"
-            f"{dropped}; {_output.size(output.stat().st_size)} in {seconds:.1f} s"
-        )
+        what = f"{columns_in_words(sketch.basis)} at {landmarks_in_words(sketch.basis)}"
+        size = _output.size(output.stat().st_size)
+        _output.echo(f"{output}: {sketch.rows:,} rows × {what}{dropped}; {size} in {seconds:.1f} s")
         quality = _quality(sketch, judge=judge)
         if quality is not None:
             whose = "" if quality["measured_on"] == "sample" else "When the basis was made: "
@@ -349,16 +288,3 @@ def _quality(sketch: Sketch, *, judge: bool) -> dict[str, Any] | None:
     from nysketch.sketches.describe import describe_quality
 
     return describe_quality(sketch, up_to=sketch.basis.m if judge else 0, effective_dimension=False)
-
-
-def columns_of(basis: Basis) -> str:
-    """Say how wide a row is."""
-    if basis.text:
-        return "one text column"
-    return f"{basis.d} feature{'s' if basis.d > 1 else ''}"
-
-
-def count_of(basis: Basis) -> str:
-    """Say how many landmarks, or features, there are."""
-    what = "Fourier feature" if basis.features == "fourier" else "landmark"
-    return f"{basis.m} {what}{'s' if basis.m > 1 else ''}"

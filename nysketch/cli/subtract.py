@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from nysketch.cli._common import print_sketch
 from nysketch.cli._options import common
-from nysketch.cli.merge import report
 
 log = logging.getLogger("nysketch")
 
@@ -40,4 +40,4 @@ def command(
     )
     for path in missing:
         log.warning("%s was subtracted, but %s does not list it among its inputs", path, whole)
-    report(result.rows, output, as_json=as_json, quiet=quiet, missing_inputs=missing)
+    print_sketch(result.rows, output, as_json=as_json, quiet=quiet, missing_inputs=missing)

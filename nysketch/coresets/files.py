@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,18 @@ import pyarrow as pa
 from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
 from nysketch._support.locks import output_lock
 from nysketch._types import Rows
+from nysketch.basis.base import Basis
+from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.coresets.coreset import Coreset
+from nysketch.coresets.from_data import CoresetOptions, coreset_of_source
+from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.errors import UsageError
+from nysketch.files.merge import merged
 from nysketch.files.tables import format_of, table_writer
+from nysketch.passes.execution import HERE, Execution
+from nysketch.sketches.sketch import Sketch
+from nysketch.sources.protocol import Source
 
 
 @dataclass(frozen=True)
@@ -36,16 +45,15 @@ class Naming:
             raise UsageError(f"weights and row numbers cannot both be called {self.row!r}")
 
 
-def require_writable(output: Path, columns: Sequence[Column], kept: pa.Schema) -> None:
-    """Raise a UsageError if such columns cannot be in such a file: better now than after the pass."""
-    if format_of(output) != "csv":
-        return
-    lists = [column.name for column in columns if column.width > 1]
-    lists += [field.name for field in kept if pa.types.is_nested(field.type)]
-    if lists:
+def require_writable(output: Path, source: Source, naming: Naming) -> None:
+    """Raise a UsageError if such rows cannot be in such a file: better now than after the pass."""
+    lists = [column.name for column in source.columns if column.width > 1]
+    lists += [field.name for field in source.kept if pa.types.is_nested(field.type)]
+    if format_of(output) == "csv" and lists:
         raise UsageError(
             f"{output}: CSV cannot hold lists, as column {lists[0]!r} does; write .parquet or .arrow instead"
         )
+    naming.require_free({column.name for column in source.columns} | set(source.kept.names))
 
 
 def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
@@ -79,13 +87,56 @@ def _column(points: Rows, column: Column, start: int) -> pa.Array:
 
 
 def coreset_to_file(
+    source: Source,
+    output: Path,
+    basis: Basis | Sketch | BasisOptions,
+    options: CoresetOptions,
+    *,
+    naming: Naming,
+    inputs: Sequence[Path] = (),
+    overwrite: bool = False,
+    lock_wait: float = 0.0,
+    execution: Execution = HERE,
+) -> Coreset:
+    """Make a coreset of a source, and write it to a Parquet, CSV or Feather file.
+
+    `inputs` are files that must not be replaced either, besides those of the source.
+    """
+    return _written(
+        partial(coreset_of_source, source, basis, options, execution),
+        output,
+        inputs=[*source.local_paths, *inputs],
+        naming=naming,
+        overwrite=overwrite,
+        lock_wait=lock_wait,
+    )
+
+
+def coreset_of_sketches_to_file(
+    paths: Sequence[Path],
+    output: Path,
+    options: CoresetOptions,
+    *,
+    naming: Naming,
+    overwrite: bool = False,
+    lock_wait: float = 0.0,
+) -> Coreset:
+    """Make a coreset of the landmarks of sketch files, which are merged first, and write it to a file."""
+
+    def make() -> Coreset:
+        return coreset_of_sketch(merged(paths, "the coreset"), options.functions, method=options.method)
+
+    return _written(make, output, inputs=paths, naming=naming, overwrite=overwrite, lock_wait=lock_wait)
+
+
+def _written(
     make: Callable[[], Coreset],
     output: Path,
     *,
-    inputs: Sequence[str | Path] = (),
-    naming: Naming | None = None,
-    overwrite: bool = False,
-    lock_wait: float = 0.0,
+    inputs: Sequence[str | Path],
+    naming: Naming,
+    overwrite: bool,
+    lock_wait: float,
 ) -> Coreset:
     """Write the coreset that `make` returns, of these inputs, to a Parquet, CSV or Feather file."""
     format = format_of(output)

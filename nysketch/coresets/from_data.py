@@ -8,7 +8,7 @@ rows, and thinned at the end to those that the coreset consists of.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.blas import one_thread
-from nysketch._types import Floats
+from nysketch._types import Floats, Progress
 from nysketch.basis.base import Basis
 from nysketch.basis.fit import fit_rows
 from nysketch.basis.nystrom import NystromBasis, require_landmarks
@@ -49,11 +49,14 @@ from nysketch.errors import InputError
 from nysketch.files.format import load
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
+from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.memory import threads_that_fit
 from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
-from nysketch.passes.sketching import as_basis, open_rows
-from nysketch.passes.task import Progress, row_reporter, unchanged
+from nysketch.passes.sketching import basis_or_options
+from nysketch.passes.task import row_reporter, unchanged
 from nysketch.sketches.sketch import Sketch
+from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
 
 # Points that match so many times more functions than wanted are carried on: see coreset.py.
@@ -101,28 +104,54 @@ def coreset(
     """
     if isinstance(data, Sketch):
         return coreset_of_sketch(data, s, method=method)
-    wanted = BasisOptions.of(basis_options)
-    known = load(basis) if isinstance(basis, str | os.PathLike) else basis
-    source = open_rows(
-        data,
-        as_basis(known),
-        wanted,
+    execution = Execution(engine_of(engine, threads), progress=progress)
+    known: Basis | Sketch | None = load(basis) if isinstance(basis, str | os.PathLike) else basis
+    given = basis_or_options(known, basis_options)
+    reading = ReadOptions(
         columns=columns,
         exclude=exclude,
         weights=weights,
+        keep=keep,
         datasets=datasets,
         allow_external=allow_external,
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
-        keep=keep,
     )
-    engine = engine_of(engine, threads)
-    plan = prepare(
-        source, s, known=known, wanted=wanted, method=method, measure=measure, seed=seed, nulls=nulls,
-        engine=engine,
-    )  # fmt: skip
-    return reduce_source(source, plan, nulls=nulls, engine=engine, progress=progress)
+    source = open_source(data, reading.for_basis(basis_of(given)))
+    options = CoresetOptions(s, method, measure, seed, nulls)
+    return coreset_of_source(source, given, options, execution)
+
+
+@dataclass(frozen=True, eq=False)
+class CoresetOptions:
+    """What a coreset depends on, besides the rows and the basis.
+
+    So many test `functions` are chosen by a `method`, from what is known of the rows or from their `measure`;
+    `nulls` says what becomes of rows that have them.
+    """
+
+    functions: int
+    method: str | None = None
+    measure: MixtureModel | Floats | None = None
+    seed: int = 0
+    nulls: str = "error"
+
+
+def basis_of(given: Basis | Sketch | BasisOptions) -> Basis | BasisOptions:
+    """Return the basis that is given, alone or in a sketch; or how to make it."""
+    return given.basis if isinstance(given, Sketch) else given
+
+
+def coreset_of_source(
+    source: Source,
+    basis: Basis | Sketch | BasisOptions,
+    options: CoresetOptions,
+    execution: Execution = HERE,
+) -> Coreset:
+    """Choose test functions, making a basis first if it is to be made; then read all rows, once."""
+    plan = prepare(source, basis, options, execution)
+    return reduce_source(source, plan, nulls=options.nulls, execution=execution)
 
 
 # ---- before the pass -------------------------------------------------------------------------------
@@ -145,33 +174,25 @@ class Prepared:
 
 def prepare(
     source: Source,
-    s: int,
-    *,
-    known: Basis | Sketch | None = None,
-    wanted: BasisOptions | None = None,
-    method: str | None = None,
-    measure: MixtureModel | Floats | None = None,
-    seed: int = 0,
-    nulls: str = "error",
-    engine: Engine | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    choosing: Callable[[int, int], None] | None = None,
+    given: Basis | Sketch | BasisOptions,
+    options: CoresetOptions,
+    execution: Execution = HERE,
 ) -> Prepared:
     """Make a basis from a pilot of the source if there is none, and choose test functions.
 
-    `known` is a basis; or a sketch, which also tells how rows differ.
+    A sketch that is given has a basis, and also tells how rows differ.
     """
+    s, method, measure = options.functions, options.method, options.measure
     require_size(s)
-    reading: dict[str, Any] = {"seed": seed, "nulls": nulls, "engine": engine, "progress": progress}
-    known_rows, basis = RowDistribution(), as_basis(known)
-    if basis is None:
-        how = wanted or BasisOptions()
-        pilot = read_pilot_for(source, how, **reading)
-        of_rows = rows_to_draw_from(source)
-        basis = fit_rows(pilot, source.columns, how, seed=seed, of_rows=of_rows, progress=choosing)
+    reading: dict[str, Any] = {"seed": options.seed, "nulls": options.nulls, "execution": execution}
+    known_rows, basis = RowDistribution(), basis_of(given)
+    if isinstance(basis, BasisOptions):
+        pilot = read_pilot_for(source, basis, **reading)
+        of_rows, choosing = rows_to_draw_from(source), execution.choosing
+        basis = fit_rows(pilot, source.columns, basis, seed=options.seed, of_rows=of_rows, progress=choosing)
         known_rows = RowDistribution(sampled=basis.transform(pilot))
-    elif isinstance(known, Sketch):
-        known_rows = RowDistribution.of_sketch(known)
+    elif isinstance(given, Sketch):
+        known_rows = RowDistribution.of_sketch(given)
     elif measure is None and method != "nystrom" and source.rereadable:
         pilot = read_pilot(source, _PILOT_ROWS, **reading)
         known_rows = RowDistribution(sampled=basis.transform(pilot))
@@ -204,17 +225,12 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
 
 
 def reduce_source(
-    source: Source,
-    plan: Prepared,
-    *,
-    nulls: str = "error",
-    engine: Engine | None = None,
-    progress: Progress | None = None,
+    source: Source, plan: Prepared, *, nulls: str = "error", execution: Execution = HERE
 ) -> Coreset:
     """Read all rows of a source once, and return a coreset of them."""
     worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
-    engine = engine_of(engine)
-    report = row_reporter(progress, worker, engine, rows=source.rows)
+    engine = engine_of(execution.engine)
+    report = row_reporter(execution.progress, worker, engine, rows=source.rows)
     reductions = engine.run_in_order(
         worker,
         source.fragments(),

@@ -42,8 +42,8 @@ def available_threads() -> int:
     return os.cpu_count() or 1
 
 
-def say_fewer_threads(threads: int, memory: int) -> None:
-    """Log that a memory budget of so many bytes leaves processors idle, if it does."""
+def log_fewer_threads(threads: int, memory: int) -> None:
+    """Log that a budget of so many bytes leaves processors idle, if it does."""
     available = available_threads()
     if threads < available:
         log.info(

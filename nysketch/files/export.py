@@ -16,7 +16,7 @@ from nysketch.basis.fourier import FourierBasis
 from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.errors import InputError, UsageError
 from nysketch.files.format import load
-from nysketch.files.merge import say_missing_parts
+from nysketch.files.merge import log_missing_parts
 from nysketch.sketches.describe import describe
 from nysketch.sketches.sketch import Sketch
 
@@ -28,7 +28,7 @@ def export_file(path: Path, output: Path, format: str | None = None, *, overwrit
     refuse_to_overwrite(output, overwrite=overwrite)
     refuse_to_replace([path], output)
     thing = load(path)
-    say_missing_parts(thing, "what is exported")
+    log_missing_parts(thing, "what is exported")
     try:
         export(thing, output, format)
     except InputError as error:

@@ -15,10 +15,12 @@ from typing import Any
 
 from nysketch._support.sizes import bytes_of
 from nysketch.accumulators.options import PassOptions
+from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, UsageError
 from nysketch.jobs.partition_names import require_partition
 from nysketch.jobs.schema import LISTS, TABLES, Key, checked, checked_value, unknown
+from nysketch.sources.options import ReadOptions
 from nysketch.twosample.results import Options as CompareOptions
 
 PREFIX = "NYSKETCH_RUN_"
@@ -86,12 +88,17 @@ class Job:
         inputs = self.settings["inputs"]
         return PassOptions(**self.settings["sketch"], nulls=inputs["nulls"], weights=inputs["weights"])
 
-    def reading(self, *, columns: bool) -> dict[str, Any]:
-        """Return how to open inputs; columns are chosen only as long as there is no basis."""
+    def read_options(self, basis: Basis | BasisOptions) -> ReadOptions:
+        """Return how to read inputs for a basis; columns are chosen only as long as it is to be made."""
         inputs = self.settings["inputs"]
-        options = {"datasets": inputs["dataset"], "allow_external": inputs["allow_external"]}
-        options |= {"weights": inputs["weights"]}
-        return options | ({"columns": inputs["columns"], "exclude": inputs["exclude"]} if columns else {})
+        to_be_made = isinstance(basis, BasisOptions)
+        return ReadOptions(
+            columns=inputs["columns"] if to_be_made else None,
+            exclude=inputs["exclude"] if to_be_made else (),
+            weights=inputs["weights"],
+            datasets=inputs["dataset"],
+            allow_external=inputs["allow_external"],
+        ).for_basis(basis)
 
     def fixed(self) -> dict[str, Any]:
         """Return the settings that must stay as they were when the store was made."""

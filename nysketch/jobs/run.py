@@ -40,7 +40,7 @@ from nysketch.jobs.summary import Summary
 log = logging.getLogger("nysketch")
 
 # Called with the partition that is being read, and how many rows of how many are done.
-Progress = Callable[[str, int, int | None], None]
+PartitionProgress = Callable[[str, int, int | None], None]
 _REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
 # Names of files that runs put into partitions/; what others put there is left alone.
 _OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
@@ -52,7 +52,7 @@ def run_job(
     *,
     dry_run: bool = False,
     lock_wait: float | None = None,
-    progress: Progress | None = None,
+    progress: PartitionProgress | None = None,
     tell: Callable[[Summary], None] = lambda _: None,
 ) -> Summary:
     """Bring the store of a job up to date; `tell` hears what was done before it counts as reported.
@@ -127,7 +127,7 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
 # ---- a run -------------------------------------------------------------------------------------------
 
 
-def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | None) -> Drift:
+def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProgress | None) -> Drift:
     _prepare(job, store)
     plan = make_plan(job, store, summary)
     basis = _basis(job, store, plan, summary)
@@ -202,7 +202,7 @@ def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None
 
 
 def _sketch_all(
-    job: Job, store: Store, basis: Basis, plan: Plan, summary: Summary, progress: Progress | None
+    job: Job, store: Store, basis: Basis, plan: Plan, summary: Summary, progress: PartitionProgress | None
 ) -> None:
     """Sketch new and changed partitions; one that cannot be read does not keep others from being read."""
     for name, work in sorted({**plan.new, **plan.changed}.items()):

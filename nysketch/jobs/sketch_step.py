@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nysketch._support.blas import one_thread
+from nysketch._types import Progress
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
@@ -27,9 +28,10 @@ from nysketch.jobs.store_io import (
     replace_file,
     write_json,
 )
+from nysketch.passes.execution import Execution
 from nysketch.passes.memory import plan_pass
-from nysketch.passes.sketching import Progress, make_basis
-from nysketch.passes.to_file import Outcome, sketch_to_file
+from nysketch.passes.sketching import make_basis
+from nysketch.passes.to_file import Outcome, Saving, sketch_to_file
 from nysketch.sketches.describe import describe_quality
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.locations import Location
@@ -88,7 +90,7 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
         if len(chosen) == job.settings["basis"]["partitions"]:
             break
         try:
-            _open(job, None, locations)
+            _open(job, job.basis_options(), locations)
             chosen.append(name)
         except InputError as error:
             problems.setdefault(name, str(error))
@@ -96,18 +98,15 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 
 
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
-    source, options, wanted = _open(job, None, locations), job.pass_options(), job.basis_options()
-    engine = _engine(job, source, wanted)
+    wanted, options = job.basis_options(), job.pass_options()
+    source = _open(job, wanted, locations)
+    execution = Execution(_engine(job, source, wanted))
     with one_thread():
-        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, engine=engine)
+        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, execution=execution)
 
 
-def _open(job: Job, basis: Basis | None, locations: Sequence[Location]) -> Source:
-    if basis is not None:
-        return open_source(list(locations), like=basis.columns, **job.reading(columns=False))
-    wanted, reading = job.basis_options(), job.reading(columns=True)
-    columns = wanted.columns_to_read(reading["columns"])
-    return open_source(list(locations), **(reading | {"columns": columns, "text": wanted.text}))
+def _open(job: Job, basis: Basis | BasisOptions, locations: Sequence[Location]) -> Source:
+    return open_source(list(locations), job.read_options(basis))
 
 
 def _engine(job: Job, source: Source, basis: Basis | BasisOptions) -> Threads:
@@ -139,21 +138,12 @@ def sketch_partition(
     path = store.partition_file(name)
     output = pending(path)
     source = _open(job, basis, locations)
-    engine = _engine(job, source, basis)
+    execution = Execution(_engine(job, source, basis), progress=progress)
+    every = job.settings["job"]["checkpoint_every"]
 
     def attempt(if_exists: str, *, restart: bool = False) -> Outcome:
-        return sketch_to_file(
-            source,
-            output,
-            basis=basis,
-            wanted=job.basis_options(),
-            options=job.pass_options(),
-            if_exists=if_exists,
-            checkpoint_every=job.settings["job"]["checkpoint_every"],
-            restart=restart,
-            engine=engine,
-            progress=progress,
-        )
+        saving = Saving(if_exists, every, restart)
+        return sketch_to_file(source, output, basis, job.pass_options(), saving=saving, execution=execution)
 
     outcome = _attempted(attempt, output)
     if fingerprints(locations, inputs) != inputs:

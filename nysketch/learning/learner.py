@@ -32,7 +32,7 @@ from nysketch.twosample.trimming import Trimmed, trim
 log = logging.getLogger("nysketch")
 
 # Called with what is being done, and how many steps of it are done.
-Progress = Callable[[str, int], None]
+DecodingProgress = Callable[[str, int], None]
 
 
 class Learner:
@@ -50,7 +50,7 @@ class Learner:
         trials: int | None = None,
         seed: int = 0,
         robust: int | None = None,
-        progress: Progress | None = None,
+        progress: DecodingProgress | None = None,
     ) -> None:
         """Learn from the kernel sums of blocks that agree if `robust`, a number of groups, is given."""
         require_seed(seed)

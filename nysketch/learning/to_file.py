@@ -13,6 +13,7 @@ from typing import Any
 
 from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
 from nysketch._support.locks import output_lock
+from nysketch._types import Progress
 from nysketch.engines.threads import Threads
 from nysketch.files.merge import merged
 from nysketch.learning.certificate import recertify
@@ -22,8 +23,8 @@ from nysketch.models.files import require_format, save_model
 from nysketch.models.refine import refine, require_passes
 from nysketch.models.stored import AnyModel
 from nysketch.passes.memory import DEFAULT_MEMORY
-from nysketch.passes.sketching import Progress
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,10 @@ class Refinement:
 
     inputs: list[str]
     passes: int
-    weights: str | None = None
+    reading: ReadOptions = field(default_factory=ReadOptions)  # weights: by default those of the sketch
     nulls: str = "error"
     threads: int | None = None
     memory: int = DEFAULT_MEMORY
-    reading: dict[str, Any] = field(default_factory=dict)  # more for open_source
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def learn_to_file(
         sketch = merged(paths)
         source = None
         if refinement is not None:  # better told now that it cannot be read
-            weights = refinement.weights or sketch.settings.get("weights")
-            columns = sketch.basis.columns
-            source = open_source(refinement.inputs, like=columns, weights=weights, **refinement.reading)
+            weights = refinement.reading.weights or sketch.settings.get("weights")
+            reading = replace(refinement.reading, weights=weights)
+            source = open_source(refinement.inputs, reading.for_basis(sketch.basis))
             refuse_to_replace(source.local_paths, output)
             require_passes(source, refinement.passes)
         learned = sweep(sketch, ks, **options)

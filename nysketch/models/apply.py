@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
 from nysketch._support.locks import output_lock
-from nysketch._types import Floats
+from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
 from nysketch.errors import UsageError
@@ -28,7 +28,7 @@ from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
 from nysketch.passes.memory import threads_that_fit
-from nysketch.passes.task import FragmentTask, KeptColumns, Progress, row_reporter, unchanged
+from nysketch.passes.task import FragmentTask, KeptColumns, row_reporter, unchanged
 from nysketch.sources.protocol import Fragment, Source
 
 # Labelled rows that wait for those before them; and those that are written together, as a row group.

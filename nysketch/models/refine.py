@@ -14,14 +14,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch._types import Floats
+from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Engine
 from nysketch.errors import UsageError
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.models.score import Sums, sum_over
 from nysketch.models.stored import AnyModel
-from nysketch.passes.sketching import Progress
 from nysketch.sources.protocol import Source
 
 Refined = TypeVar("Refined", bound=AnyModel)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.exact import ExactSum
-from nysketch._types import Floats
+from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError
@@ -22,7 +22,7 @@ from nysketch.models.base import Model, block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import no_rows_left
-from nysketch.passes.task import FragmentTask, Progress, row_reporter, unchanged
+from nysketch.passes.task import FragmentTask, row_reporter, unchanged
 from nysketch.sources.protocol import Fragment, Source
 
 # ---- sums over all rows, and the score -------------------------------------------------------------

@@ -1,5 +1,6 @@
 """One pass over a source: rows → chunks → sums → sketch.
 
+execution.py    who runs it, and who hears how far it is
 memory.py       how much memory it takes, and how many threads fit
 shards.py       one part of a source: 3/16
 chunks.py       batches of any size → chunks of rows, checked and numbered

@@ -12,7 +12,7 @@ from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.columns import Column
-from nysketch.engines.threads import available_threads, say_fewer_threads
+from nysketch.engines.threads import available_threads, log_fewer_threads
 from nysketch.errors import UsageError
 from nysketch.passes.chunks import (
     batch_rows_for,
@@ -105,7 +105,7 @@ def plan_pass(
     spare = memory - fixed
     chosen = max(1, min(available_threads(), spare // taken.per_thread)) if threads is None else threads
     if threads is None:
-        say_fewer_threads(chosen, memory)
+        log_fewer_threads(chosen, memory)
     passing = fixed + chosen * taken.per_thread
     needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
     if memory <= _BASE_BYTES:
@@ -183,5 +183,5 @@ def threads_that_fit(
             f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory{advice}"
         )
     threads = min(available_threads(), (memory - fixed) // per_thread)
-    say_fewer_threads(threads, memory)
+    log_fewer_threads(threads, memory)
     return threads

@@ -6,7 +6,7 @@ nothing, and a file of ten thousand row groups is not read twice for a thousand 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -18,14 +18,14 @@ from nysketch.basis.base import Basis
 from nysketch.basis.fit import fit_rows
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.columns import total_width
-from nysketch.engines.protocol import Check, Engine
+from nysketch.engines.protocol import Check
 from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, UsageError
+from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.task import FragmentTask
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Fragment, Source, row_width
-
-Progress = Callable[[int, int], None]
 
 _PILOT_BYTES = 32 << 20
 
@@ -45,18 +45,17 @@ def pilot_rows_for(options: BasisOptions, d: int) -> int:
 
 def basis_of_data(
     data: Any,
+    reading: ReadKeywords,
+    options: Mapping[str, Any],
     *,
     seed: int,
     nulls: str,
     threads: int | None,
-    columns: Sequence[str] | None,
-    options: Mapping[str, Any],
-    **reading: Any,
 ) -> Basis:
     """Open data and make a basis from a pilot of it: what `Basis.fit` does."""
     wanted = BasisOptions.of(options)
-    source = open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
-    return fit_basis(source, wanted, seed=seed, nulls=nulls, engine=Threads(threads))
+    source = open_source(data, ReadOptions(**reading).for_basis(wanted))
+    return fit_basis(source, wanted, seed=seed, nulls=nulls, execution=Execution(Threads(threads)))
 
 
 def fit_basis(
@@ -65,17 +64,12 @@ def fit_basis(
     *,
     seed: int = 0,
     nulls: str = "error",
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-    choosing: Progress | None = None,
+    execution: Execution = HERE,
 ) -> Basis:
-    """Make a basis from a uniform sample of the rows of `source`.
-
-    `progress` is told of the reading of the pilot, `choosing` of the choice of landmarks.
-    """
-    rows = read_pilot_for(source, options, seed=seed, nulls=nulls, engine=engine, progress=progress)
+    """Make a basis from a uniform sample of the rows of `source`."""
+    rows = read_pilot_for(source, options, seed=seed, nulls=nulls, execution=execution)
     of_rows = rows_to_draw_from(source)
-    return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=choosing)
+    return fit_rows(rows, source.columns, options, seed=seed, of_rows=of_rows, progress=execution.choosing)
 
 
 def read_pilot_for(
@@ -84,8 +78,7 @@ def read_pilot_for(
     *,
     seed: int = 0,
     nulls: str = "error",
-    engine: Engine | None = None,
-    progress: Progress | None = None,
+    execution: Execution = HERE,
 ) -> NDArray[Any]:
     """Return as many rows, drawn uniformly from the source, as it takes to make a basis."""
     require_seed(seed)
@@ -94,9 +87,7 @@ def read_pilot_for(
     at_least = 1 if options.m == AUTO else options.most
     if wanted < at_least:
         raise UsageError(f"a pilot of {wanted} rows cannot give {options.m} landmarks")
-    return read_pilot(
-        source, wanted, at_least=at_least, seed=seed, nulls=nulls, engine=engine, progress=progress
-    )
+    return read_pilot(source, wanted, at_least=at_least, seed=seed, nulls=nulls, execution=execution)
 
 
 def rows_to_draw_from(source: Source) -> int:
@@ -116,8 +107,7 @@ def read_pilot(
     at_least: int = 1,
     seed: int = 0,
     nulls: str = "error",
-    engine: Engine | None = None,
-    progress: Progress | None = None,
+    execution: Execution = HERE,
 ) -> NDArray[Any]:
     """Return about `wanted` rows drawn uniformly from the source, in its order: a matrix, or strings.
 
@@ -130,7 +120,7 @@ def read_pilot(
     while True:
         draw = min(draw, most)
         numbers = draw_rows(available, draw, seed)
-        rows = _read_rows(source, numbers, nulls, engine_of(engine), progress)
+        rows = _read_rows(source, numbers, nulls, execution)
         if len(rows) >= min(at_least, wanted) or draw == most:
             break
         # Mostly nulls: aim at the missing rest, with something to spare.
@@ -155,14 +145,9 @@ def draw_rows(rows: int, count: int, seed: int) -> NDArray[np.int64]:
     return numbers
 
 
-def _read_rows(
-    source: Source,
-    numbers: NDArray[np.int64],
-    nulls: str,
-    engine: Engine,
-    progress: Progress | None,
-) -> NDArray[Any]:
+def _read_rows(source: Source, numbers: NDArray[np.int64], nulls: str, execution: Execution) -> NDArray[Any]:
     """Return the valid ones among the rows with these (sorted) global numbers."""
+    engine, progress = engine_of(execution.engine), execution.pilot_progress
     reader = _RowsByNumber(source, numbers, nulls)
     fragments = [fragment for fragment in source.fragments() if len(reader.wanted(fragment))]
     if progress is not None:

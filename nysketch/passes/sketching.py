@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
+from nysketch._types import Progress
 from nysketch.accumulators.options import DEFAULT_SHUFFLES, DEFAULT_SPANS, PassOptions
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
@@ -24,16 +25,19 @@ from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.format import load_basis
 from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.passes.chunks import no_rows_left
+from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.pilot import fit_basis
 from nysketch.passes.shards import Shard, as_shard, fragments_of, provenance_of, rows_of, why_no_rows
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
 
 log = logging.getLogger("nysketch")
 
-Progress = Callable[[int, int | None], None]
+# A basis that is there: one, or a sketch that has it.
+Known = TypeVar("Known", bound=Basis | Sketch)
 
 
 def sketch(
@@ -76,13 +80,10 @@ def sketch(
 
     `threads` of this process read the rows, unless an `engine` is given (nysketch.engines.dask).
     """
-    only, engine = as_shard(part), engine_of(engine, threads)
-    known = as_basis(basis)
-    wanted = BasisOptions.of(basis_options)
-    source = open_rows(
-        data,
-        known,
-        wanted,
+    shard = as_shard(part)
+    execution = Execution(engine_of(engine, threads), batch_rows, progress)
+    chosen = basis_or_options(as_basis(basis), basis_options)
+    reading = ReadOptions(
         columns=columns,
         exclude=exclude,
         weights=weights,
@@ -92,6 +93,7 @@ def sketch(
         retries=retries,
         timeout=timeout,
     )
+    source = open_source(data, reading.for_basis(chosen))
     options = PassOptions(
         blocks=blocks,
         seed=seed,
@@ -107,20 +109,7 @@ def sketch(
         pairs=pairs,
         second_moments=second_moments,
     )
-    made_here = None
-    if known is None:
-        made_here = wanted
-        known = make_basis(source, wanted, seed=seed, nulls=nulls, engine=engine)
-    return run_pass(
-        source,
-        known,
-        options,
-        wanted=made_here,
-        engine=engine,
-        batch_rows=batch_rows,
-        progress=progress,
-        part=only,
-    )
+    return sketch_source(source, chosen, options, shard=shard, execution=execution)
 
 
 def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | None:
@@ -130,36 +119,41 @@ def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | N
     return basis.basis if isinstance(basis, Sketch) else load_basis(basis)
 
 
-def open_rows(
-    data: Any, known: Basis | None, wanted: BasisOptions, *, columns: Sequence[str] | None, **reading: Any
-) -> Source:
-    """Open data for a basis that is known, or one that is wanted; `reading` is for `open_source`."""
-    if known is None:
-        return open_source(data, columns=wanted.columns_to_read(columns), text=wanted.text, **reading)
+def basis_or_options(basis: Known | None, options: Mapping[str, Any]) -> Known | BasisOptions:
+    """Return the basis, if there is one, or how to make it; nobody may ask for both."""
+    wanted = BasisOptions.of(options)
+    if basis is None:
+        return wanted
     if wanted != BasisOptions():
         raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
-    return open_source(data, columns=columns, like=known.columns, **reading)
+    return basis
 
 
 def make_basis(
-    source: Source,
-    wanted: BasisOptions,
-    *,
-    seed: int,
-    nulls: str,
-    engine: Engine | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    choosing: Callable[[int, int], None] | None = None,
+    source: Source, options: BasisOptions, *, seed: int, nulls: str, execution: Execution = HERE
 ) -> Basis:
     """Make a basis from a pilot of the source."""
-    basis = fit_basis(
-        source, wanted, seed=seed, nulls=nulls, engine=engine, progress=progress, choosing=choosing
-    )
-    if wanted.m != AUTO and basis.m < wanted.most:
+    basis = fit_basis(source, options, seed=seed, nulls=nulls, execution=execution)
+    if options.m != AUTO and basis.m < options.most:
         log.warning(
-            "only %d different rows to choose from: %d landmarks, not %d", basis.m, basis.m, wanted.most
+            "only %d different rows to choose from: %d landmarks, not %d", basis.m, basis.m, options.most
         )
     return basis
+
+
+def sketch_source(
+    source: Source,
+    basis: Basis | BasisOptions,
+    options: PassOptions,
+    *,
+    shard: Shard | None = None,
+    execution: Execution = HERE,
+) -> Sketch:
+    """Sketch a source, or one shard of it, at a basis; or at one that is made of a pilot of it first."""
+    if isinstance(basis, Basis):
+        return run_pass(source, basis, options, shard=shard, execution=execution)
+    made = make_basis(source, basis, seed=options.seed, nulls=options.nulls, execution=execution)
+    return run_pass(source, made, options, made_by=basis, shard=shard, execution=execution)
 
 
 def run_pass(
@@ -167,30 +161,28 @@ def run_pass(
     basis: Basis,
     options: PassOptions,
     *,
-    wanted: BasisOptions | None = None,
-    engine: Engine | None = None,
-    batch_rows: int | None = None,
-    progress: Progress | None = None,
+    made_by: BasisOptions | None = None,
+    shard: Shard | None = None,
+    execution: Execution = HERE,
     checkpoint: Checkpoint | None = None,
-    part: Shard | None = None,
 ) -> Sketch:
     """Read all fragments of the source and return their sketch; save progress if there is a checkpoint.
 
-    `wanted` is how the basis was made, if it was made for this pass; the sketch remembers it. Whatever ends
-    the pass early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint.
-    With a `part`, just the fragments of this part of the source are read, and there may be none.
+    The sketch remembers what the basis was `made_by`, if it was made for this pass. Whatever ends the pass
+    early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint. With a `shard`,
+    just the fragments of this part of the source are read, and there may be none.
     """
-    rows_to_read, engine = rows_of(source, part), engine_of(engine)
-    tallier = FragmentAccumulator(source, basis, options, batch_rows)
+    rows_to_read, engine, progress = rows_of(source, shard), engine_of(execution.engine), execution.progress
+    tallier = FragmentAccumulator(source, basis, options, execution.batch_rows)
     running = tallier.running()
     if checkpoint is not None:
         running = tallier.running(*checkpoint.resume(Tally.zeros(basis, options)))
     before = frozenset(running.done)
-    rows_before = sum(f.rows for f in fragments_of(source, part) if f.number in before) if before else 0
-    todo = (f for f in fragments_of(source, part) if f.number not in before)
+    rows_before = sum(f.rows for f in fragments_of(source, shard) if f.number in before) if before else 0
+    todo = (f for f in fragments_of(source, shard) if f.number not in before)
 
     def so_far(provenance: Provenance) -> Sketch:
-        return Sketch(basis, running.total(), settings_of(options, wanted), provenance)
+        return Sketch(basis, running.total(), settings_of(options, made_by), provenance)
 
     def report() -> None:
         if progress is not None:
@@ -211,11 +203,11 @@ def run_pass(
             with suppress(OutputError):  # a full disk: the error on its way matters more
                 checkpoint.save(so_far(Provenance()), running.done)
         raise
-    result = so_far(provenance_of(source, part))
-    if not result.rows and part is None:
+    result = so_far(provenance_of(source, shard))
+    if not result.rows and shard is None:
         raise no_rows_left(result.dropped_rows)
     if not result.rows:
-        log.warning("part %s has no rows: %s", part, why_no_rows(result.dropped_rows))
+        log.warning("part %s has no rows: %s", shard, why_no_rows(result.dropped_rows))
     return result
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nysketch._types import Progress
 from nysketch.engines.protocol import Check, Engine, PicklableTask, nothing
 from nysketch.errors import InputError
 from nysketch.passes.chunks import (
@@ -27,9 +28,6 @@ from nysketch.passes.chunks import (
 )
 from nysketch.sources.protocol import TEXT_ROWS, Fragment, Source
 from nysketch.tiles.chunk import Chunk
-
-# Called with the rows so far, and those to read: None for a stream.
-Progress = Callable[[int, int | None], None]
 
 Made = TypeVar("Made")
 Result = TypeVar("Result")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.tally import STATISTICS, Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
-from nysketch.engines.protocol import Engine
 from nysketch.errors import InputError, OutputError, UnreadableError, UsageError
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.files.format import load_sketch, require_small_header, save, sketch_parts
+from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.shards import Shard, provenance_of
-from nysketch.passes.sketching import Progress, make_basis, run_pass, settings_of
+from nysketch.passes.sketching import make_basis, run_pass, settings_of
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
 
@@ -36,77 +35,80 @@ class Outcome:
     unreadable: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Saving:
+    """How a sketch becomes a file: what to do `if_exists`, and with an unfinished run of the same request.
+
+    Progress is saved every so many seconds beside the output, and continued unless `restart` discards it.
+    Another run on the same output is waited for, up to `lock_wait` seconds.
+    """
+
+    if_exists: str = "fail"
+    checkpoint_every: float = 30.0
+    restart: bool = False
+    lock_wait: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.if_exists not in IF_EXISTS:
+            raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {self.if_exists!r}")
+
+
 def sketch_to_file(
     source: Source,
     output: Path,
-    *,
-    basis: Basis | None,
-    wanted: BasisOptions,
+    basis: Basis | BasisOptions,
     options: PassOptions,
-    if_exists: str = "fail",
-    checkpoint_every: float = 30.0,
-    restart: bool = False,
-    lock_wait: float = 0.0,
-    engine: Engine | None = None,
-    batch_rows: int | None = None,
-    pilot_progress: Callable[[int, int], None] | None = None,
-    choosing: Callable[[int, int], None] | None = None,
-    progress: Progress | None = None,
-    part: Shard | None = None,
+    *,
+    shard: Shard | None = None,
+    saving: Saving | None = None,
+    execution: Execution = HERE,
 ) -> Outcome:
-    """Sketch a source, or one part of it, into `output`, resuming what the same request left behind."""
-    if if_exists not in IF_EXISTS:
-        raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
+    """Sketch a source, or one shard of it, into `output`, resuming what the same request left behind.
+
+    As `sketch_source` does: at a basis, or at one that is made first.
+    """
+    saving = saving or Saving()
+    if_exists, lock_wait = saving.if_exists, saving.lock_wait
     refuse_to_replace(source.local_paths, output)
     with output_lock(output, wait=lock_wait):
         hint = "see --if-exists skip|overwrite"
         refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
         unreadable = tuple(map(str, source.skipped))
         if output.exists() and if_exists == "skip":
-            have = _up_to_date(source, output, basis, wanted, options, part)
+            have = _up_to_date(source, output, basis, options, shard)
             checkpoint_path(output).unlink(missing_ok=True)  # killed just before it would have gone
             return Outcome(have, skipped=True, unreadable=unreadable)
         before = source.state()
-        request = _request(source, basis, wanted, options)
-        made_here = None if basis is not None else wanted
+        request = _request(source, basis, options)
+        made_by = basis if isinstance(basis, BasisOptions) else None
         checkpoint = None
         if before is not None:
-            request |= {"inputs": before, "part": None if part is None else str(part)}
+            request |= {"inputs": before, "part": None if shard is None else str(shard)}
             checkpoint = Checkpoint(
                 output,
                 request,
                 # Fragments that were finished without an error had nothing to drop.
                 alternatives=[request | {"options": asdict(options) | {"nulls": "error"}}],
-                every=checkpoint_every,
-                restart=restart,
+                every=saving.checkpoint_every,
+                restart=saving.restart,
             )
             if checkpoint.partial is not None:
                 basis = checkpoint.partial.basis
-        if basis is None:
-            basis = make_basis(
-                source,
-                wanted,
-                seed=options.seed,
-                nulls=options.nulls,
-                engine=engine,
-                progress=pilot_progress,
-                choosing=choosing,
-            )
+        if isinstance(basis, BasisOptions):
+            basis = make_basis(source, basis, seed=options.seed, nulls=options.nulls, execution=execution)
         if before is not None:
-            provenance = provenance_of(source, part)
-            empty = Sketch(basis, Tally.zeros(basis, options), settings_of(options, made_here), provenance)
+            provenance = provenance_of(source, shard)
+            empty = Sketch(basis, Tally.zeros(basis, options), settings_of(options, made_by), provenance)
             require_small_header(*sketch_parts(empty))  # better told now than after hours of reading
         try:
             result = run_pass(
                 source,
                 basis,
                 options,
-                wanted=made_here,
-                engine=engine,
-                batch_rows=batch_rows,
-                progress=progress,
+                made_by=made_by,
+                shard=shard,
+                execution=execution,
                 checkpoint=checkpoint,
-                part=part,
             )
         except UnreadableError as error:
             if checkpoint is None or not checkpoint.path.exists():
@@ -131,38 +133,26 @@ def sketch_to_file(
 def basis_to_file(
     source: Source,
     output: Path,
+    options: BasisOptions,
     *,
-    wanted: BasisOptions,
     seed: int = 0,
     nulls: str = "error",
     overwrite: bool = False,
     lock_wait: float = 0.0,
-    engine: Engine | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    choosing: Callable[[int, int], None] | None = None,
+    execution: Execution = HERE,
 ) -> Basis:
     """Make a basis from a pilot of the source, and save it."""
     refuse_to_replace(source.local_paths, output)
     with output_lock(output, wait=lock_wait):
         refuse_to_overwrite(output, overwrite=overwrite)
-        basis = make_basis(
-            source,
-            wanted,
-            seed=seed,
-            nulls=nulls,
-            engine=engine,
-            progress=progress,
-            choosing=choosing,
-        )
+        basis = make_basis(source, options, seed=seed, nulls=nulls, execution=execution)
         save(basis, output)
     return basis
 
 
-def _request(
-    source: Source, basis: Basis | None, wanted: BasisOptions, options: PassOptions
-) -> dict[str, Any]:
+def _request(source: Source, basis: Basis | BasisOptions, options: PassOptions) -> dict[str, Any]:
     return {
-        "basis": asdict(wanted) if basis is None else basis.digest,
+        "basis": basis.digest if isinstance(basis, Basis) else asdict(basis),
         "columns": [[column.name, column.width] for column in source.columns],
         "options": asdict(options),
     }
@@ -171,14 +161,13 @@ def _request(
 def _up_to_date(
     source: Source,
     output: Path,
-    basis: Basis | None,
-    wanted: BasisOptions,
+    basis: Basis | BasisOptions,
     options: PassOptions,
-    part: Shard | None,
+    shard: Shard | None,
 ) -> Sketch:
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     have = load_sketch(output)
-    made = have.settings.get("basis") if basis is None else have.basis.digest
+    made = have.basis.digest if isinstance(basis, Basis) else have.settings.get("basis")
     # A statistic was not kept when there was no such setting.
     absent = {name: value for kind in STATISTICS for name, value in kind.absent_settings.items()}
     shuffles = 0 if grouped(have.basis) else options.shuffles
@@ -190,8 +179,8 @@ def _up_to_date(
         "inputs": have.provenance,
         "part": [(whole.of, held) for whole, held in have.provenance.parts],
     }
-    provenance = provenance_of(source, part)
-    asked = _request(source, basis, wanted, options) | {
+    provenance = provenance_of(source, shard)
+    asked = _request(source, basis, options) | {
         "inputs": provenance,
         "part": [(whole.of, held) for whole, held in provenance.parts],
     }

@@ -1,6 +1,7 @@
 """Sources: tables to read, from files, directories, URIs, streams and memory, as batches of rows.
 
 open.py                what was given → a source
+options.py             how it is read
 protocol.py            what every source and every file of a table offers
 selection.py           which columns are read, and why others are not
 expand.py              paths, globs, directories and URIs → files

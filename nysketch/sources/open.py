@@ -10,7 +10,8 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from dataclasses import replace
+from typing import Any, BinaryIO, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from nysketch.sources.arrays import ArraySource, array_as_record_batch
 from nysketch.sources.arrow import StreamSource, TableSource
 from nysketch.sources.files import FilesSource
 from nysketch.sources.locations import Location
+from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Batch, Fragment, Source
 from nysketch.sources.retry import retry_policy_of
 from nysketch.sources.selection import Selection
@@ -28,55 +30,21 @@ from nysketch.sources.selection import Selection
 __all__ = ["Batch", "Fragment", "Selection", "Source", "open_source"]
 
 
-def open_source(
-    data: Any,
-    *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
-    weights: str | None = None,
-    like: Sequence[Column] | None = None,
-    datasets: Sequence[str] = (),
-    allow_external: bool = False,
-    skip_unreadable: bool = False,
-    text: bool = False,
-    keep: Sequence[str] = (),
-    retries: int | None = None,
-    timeout: float | None = None,
-) -> Source:
+def open_source(data: Any, options: ReadOptions | None = None, **keywords: Unpack[ReadKeywords]) -> Source:
     """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
 
-    `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has text,
-    one column of text is read instead of numbers: the one named, or the only one there is. Columns to
-    `keep` can be read beside them, as they are. Remote files are read again after errors, `retries` times (4
-    unless given); `timeout` is how many seconds a server may take to answer (30 unless given).
+    How it is read is said by options, or by keywords with the names of their fields.
     """
-    columns, exclude, datasets = _listed(columns), _listed(exclude) or (), _listed(datasets) or ()
-    keep = _listed(keep) or ()
-    if len(set(keep)) < len(keep):
-        raise UsageError(f"a column is named twice in --keep: {', '.join(keep)}")
-    if like is not None:
-        if columns is not None or exclude:
-            raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
-        columns = [column.name for column in like]
-        if weights in columns:
-            raise UsageError(f"column {weights!r} belongs to the basis, so it cannot be the row weights")
-        if text and not any(column.text for column in like):
-            raise UsageError("the basis is one of numbers: text cannot be read for it")
-        text = any(column.text for column in like)
-    if text and columns is not None and len(columns) != 1:
-        raise UsageError(
-            f"string kernels read one text column, not {len(columns)}: name one with --columns NAME"
-        )
-    chosen = None if columns is None else tuple(columns)
-    selection = Selection(chosen, tuple(exclude), weights, text, tuple(keep))
+    options = replace(options or ReadOptions(), **keywords)
+    like = options.like
     source = _open(
         data,
-        selection,
+        options.selection(),
         like,
-        datasets=datasets,
-        allow_external=allow_external,
-        skip_unreadable=skip_unreadable,
-        retry=retry_policy_of(retries, timeout),
+        datasets=options.datasets,
+        allow_external=options.allow_external,
+        skip_unreadable=options.skip_unreadable,
+        retry=retry_policy_of(options.retries, options.timeout),
     )
     if like is not None:
         for want, have in zip(like, source.columns, strict=True):
@@ -96,10 +64,6 @@ def open_source(
                 f"Leave it out with --exclude {column.name}"
             )
     return source
-
-
-def _listed(names: Sequence[str] | None) -> Sequence[str] | None:
-    return [names] if isinstance(names, str) else names
 
 
 def _open(data: object, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:

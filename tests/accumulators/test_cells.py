@@ -20,7 +20,8 @@ from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import OutputError, UsageError
 from nysketch.kernels import Gaussian
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from tests import naive
 from tests.kernels.kinds import BOUNDED, NUMERIC, basis_at
@@ -447,15 +448,14 @@ def test_impossible_wishes_are_refused(options):
         sketch(ROWS, BASIS, **options)
 
 
-def run(table, output, options, **more):
+def run(table, output, options, **saving):
     return sketch_to_file(
         open_source(table, exclude=["w"]),
         output,
-        basis=None,
-        wanted=BasisOptions(m=20),
-        options=options,
-        engine=Threads(1),
-        **more,
+        BasisOptions(m=20),
+        options,
+        saving=Saving(**saving),
+        execution=Execution(Threads(1)),
     )
 
 

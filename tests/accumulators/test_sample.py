@@ -16,9 +16,9 @@ from nysketch.accumulators import blocks as blocks_module
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.sample import LARGEST_KEY, RowSample, default_sample_rows
 from nysketch.basis.base import Basis
-from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sketches.describe import describe
 from nysketch.sources.open import open_source
 from tests.helpers import ARCHIVES
@@ -314,15 +314,14 @@ def naive_sample_of_text(paths, capacity):
 
 @pytest.mark.parametrize("fragment", [1, 4, 9])
 def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, monkeypatch, fragment):
-    def run(output, **options):
+    def run(output, **saving):
         return sketch_to_file(
             open_source(files, columns=["x", "y"]),
             output,
-            basis=basis,
-            wanted=BasisOptions(),
-            options=PassOptions(blocks=4, sample_rows=60),
-            engine=Threads(1),
-            **options,
+            basis,
+            PassOptions(blocks=4, sample_rows=60),
+            saving=Saving(**saving),
+            execution=Execution(Threads(1)),
         )
 
     run(tmp_path / "expected.nysk")

@@ -21,7 +21,8 @@ from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.files.checkpoint import checkpoint_path
 from nysketch.kernels import Linear, Polynomial
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from nysketch.twosample.trimming import without
 from tests import naive
@@ -342,15 +343,14 @@ def test_the_command_line(files, tmp_path, run_cli):
     assert not nysketch.load(tmp_path / "none.nysk").second_moments.matrix().any()
 
 
-def run(table, output, *, second_moments=True, **options):
+def run(table, output, *, second_moments=True, **saving):
     return sketch_to_file(
         open_source(str(table), exclude=["w"]),
         output,
-        basis=None,
-        wanted=BasisOptions(m=10),
-        options=PassOptions(blocks=4, second_moments=second_moments),
-        engine=Threads(1),
-        **options,
+        BasisOptions(m=10),
+        PassOptions(blocks=4, second_moments=second_moments),
+        saving=Saving(**saving),
+        execution=Execution(Threads(1)),
     )
 
 

@@ -23,7 +23,8 @@ from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError, UsageError
 from nysketch.kernels import GaussianSum, Linear, Polynomial
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from tests import naive
 from tests.kernels.kinds import NUMERIC, basis_at
@@ -431,11 +432,14 @@ def test_a_sketch_without_runs_has_none_and_neither_has_a_sum_with_it(tmp_path):
     assert np.array_equal(without.block_kernel_sums, made.block_kernel_sums)
 
 
-def run(table, output, options, **more):
-    source = open_source(table, columns=NAMES)
-    wanted = BasisOptions(m=20)
+def run(table, output, options, **saving):
     return sketch_to_file(
-        source, output, basis=None, wanted=wanted, options=options, engine=Threads(1), **more
+        open_source(table, columns=NAMES),
+        output,
+        BasisOptions(m=20),
+        options,
+        saving=Saving(**saving),
+        execution=Execution(Threads(1)),
     )
 
 

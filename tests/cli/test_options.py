@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 
+import click
 import pytest
 
 import nysketch
-from nysketch.cli import COMMANDS
+from nysketch.cli import COMMANDS, group
+from nysketch.cli._options.common import stack
 from nysketch.passes.pilot import default_pilot_rows
 from tests.helpers import ROOT
 
@@ -304,3 +306,28 @@ def test_a_wrong_settings_file_exits_with_2(run_cli, shelf, tmp_path, text, comp
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert complaint in result.stderr
+
+
+def test_variables_are_named_once_when_a_command_is_loaded(monkeypatch):
+    context = click.Context(group)
+    options = {
+        "score": group.get_command(context, "score").params,
+        "learn kmeans": group.get_command(context, "learn").commands["kmeans"].params,
+    }
+    for command, params in options.items():
+        option = next(option for option in params if option.name == "as_json")
+        assert option.envvar == f"NYSKETCH_{command}_JSON".replace(" ", "_").upper()
+        monkeypatch.setattr(option, "envvar", "ANOTHER")
+    assert group.get_command(context, "score").params is options["score"]
+    assert [option.envvar for option in options["score"] if option.name == "as_json"] == ["ANOTHER"]
+
+
+def test_stacked_options_are_listed_in_their_order():
+    @click.command()
+    @stack(click.option("--one"), stack(click.option("--two"), click.option("--three")))
+    @click.option("--four")
+    def command(**values):
+        return values
+
+    assert [option.name for option in command.params] == ["one", "two", "three", "four"]
+    assert command.main(["--two", "2"], standalone_mode=False)["two"] == "2"

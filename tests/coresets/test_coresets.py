@@ -11,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nysketch
+from nysketch.basis.options import BasisOptions
 from nysketch.coresets.coreset import RowDistribution
-from nysketch.coresets.files import Naming, as_table
+from nysketch.coresets.files import Naming, as_table, coreset_of_sketches_to_file, coreset_to_file
+from nysketch.coresets.from_data import CoresetOptions, basis_of
 from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.errors import InputError, UsageError
 from nysketch.models.mixture import MixtureModel
+from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
 from tests import naive
 
 
@@ -485,3 +489,31 @@ def test_names_that_the_data_have_already():
     with pytest.raises(UsageError, match="cannot both be called"):
         as_table(found, Naming(row="i", weight="i"))
     assert as_table(found, Naming(row="i", weight="w")).column_names == ["i", "w", "weight", "row"]
+
+
+def test_the_file_is_the_coreset_that_the_library_makes(written, tmp_path):
+    path, *_ = written
+    options = CoresetOptions(5, "mercer", seed=3)
+    output, naming = tmp_path / "c.parquet", Naming("share", "number")
+    for basis, again in ((BasisOptions(m=20), {"m": 20}), (nysketch.sketch(path, m=20), None)):
+        source = open_source(path, ReadOptions().for_basis(basis_of(basis)))
+        saved = coreset_to_file(source, output, basis, options, naming=naming, overwrite=True)
+        found = nysketch.coreset(path, 5, method="mercer", seed=3, **(again or {"basis": basis}))
+        assert pq.read_table(output).equals(as_table(found, naming), check_metadata=True)
+        assert saved.describe() == found.describe()
+    with pytest.raises(UsageError, match="is an input"):
+        coreset_to_file(source, path, basis, options, naming=naming, overwrite=True)
+    with pytest.raises(UsageError, match="is an input"):
+        coreset_to_file(source, output, basis, options, naming=naming, inputs=[output], overwrite=True)
+
+
+def test_the_file_of_sketches_is_the_coreset_of_their_sum(tmp_path):
+    basis = nysketch.Basis.fit(clusters(500), m=20)
+    parts = [nysketch.sketch(clusters(500, seed=seed), basis=basis) for seed in (1, 2)]
+    paths = [tmp_path / f"{i}.nysk" for i in range(2)]
+    for part, path in zip(parts, paths, strict=True):
+        nysketch.save(part, path)
+    output = tmp_path / "c.parquet"
+    coreset_of_sketches_to_file(paths, output, CoresetOptions(5), naming=Naming())
+    found = coreset_of_sketch(nysketch.load(paths[0]) + nysketch.load(paths[1]), 5)
+    assert pq.read_table(output).equals(as_table(found, Naming()), check_metadata=True)

@@ -20,7 +20,8 @@ from nysketch.engines.dask.engine import cluster as connect
 from nysketch.engines.threads import Threads
 from nysketch.errors import ClusterError, InputError, InvalidRowsError, NysketchError
 from nysketch.files.checkpoint import checkpoint_path
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from tests.engines.clusters import connected, kill, running, wait_for
 from tests.engines.works import Count, Pieces, attempts
@@ -52,10 +53,14 @@ def long_table(tmp_path_factory):
 OPTIONS = PassOptions(precision="float64", blocks=4)
 
 
-def sketched(table, output, engine, **more):
-    wanted = BasisOptions(m=100)
+def sketched(table, output, engine, progress=None, **saving):
     return sketch_to_file(
-        open_source(table), output, basis=None, wanted=wanted, options=OPTIONS, engine=engine, **more
+        open_source(table),
+        output,
+        BasisOptions(m=100),
+        OPTIONS,
+        saving=Saving(**saving),
+        execution=Execution(engine, progress=progress),
     )
 
 
@@ -209,9 +214,7 @@ def test_a_damaged_row_group_is_named_and_the_rest_kept(table, expected, client,
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
 
     def run(engine):
-        return sketch_to_file(
-            open_source(path), output, basis=basis, wanted=BasisOptions(), options=OPTIONS, engine=engine
-        )
+        return sketch_to_file(open_source(path), output, basis, OPTIONS, execution=Execution(engine))
 
     with pytest.raises(InputError, match=r"(?s)rows.parquet, row group 30: cannot read.*tried 3 times"):
         run(engine_of(client, retries=2))
@@ -220,9 +223,7 @@ def test_a_damaged_row_group_is_named_and_the_rest_kept(table, expected, client,
     os.utime(path, ns=times)
     assert run(engine_of(client)).resumed_fragments >= 20
     other = tmp_path / "other.nysk"
-    sketch_to_file(
-        open_source(path), other, basis=basis, wanted=BasisOptions(), options=OPTIONS, engine=Threads(1)
-    )
+    sketch_to_file(open_source(path), other, basis, OPTIONS, execution=Execution(Threads(1)))
     assert output.read_bytes() == other.read_bytes()
 
 

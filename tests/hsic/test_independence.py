@@ -15,7 +15,8 @@ from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.hsic import independence
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 
 TWO = {"p": ["x"], "q": ["y"]}
@@ -146,15 +147,13 @@ def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatc
 
     def run(name):
         source = open_source(tmp_path / "data.parquet")
-        wanted = BasisOptions(m=10, groups=THREE)
         return sketch_to_file(
             source,
             tmp_path / name,
-            basis=None,
-            wanted=wanted,
-            options=options,
-            engine=Threads(1),
-            checkpoint_every=0.0,
+            BasisOptions(m=10, groups=THREE),
+            options,
+            saving=Saving(checkpoint_every=0.0),
+            execution=Execution(Threads(1)),
         )
 
     run("expected.nysk")

@@ -10,6 +10,7 @@ from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, InvalidRowsError, UsageError
+from nysketch.passes.execution import Execution
 from nysketch.passes.pilot import draw_rows, fit_basis, read_pilot
 from nysketch.sources.open import open_source
 from tests.sources.helpers import write_parquet
@@ -77,7 +78,7 @@ def test_the_seed_decides_the_pilot(sorted_file):
 
 def test_the_number_of_threads_does_not_matter(sorted_file):
     source = open_source(sorted_file)
-    one, four = (read_pilot(source, 500, engine=Threads(threads)) for threads in (1, 4))
+    one, four = (read_pilot(source, 500, execution=Execution(Threads(threads))) for threads in (1, 4))
     np.testing.assert_array_equal(one, four)
 
 
@@ -94,7 +95,8 @@ def test_a_pilot_larger_than_the_source_is_the_source(rows):
 
 def test_progress_counts_the_fragments_that_are_read(sorted_file):
     calls = []
-    read_pilot(open_source(sorted_file), 5000, progress=lambda done, total: calls.append((done, total)))
+    execution = Execution(pilot_progress=lambda done, total: calls.append((done, total)))
+    read_pilot(open_source(sorted_file), 5000, execution=execution)
     assert calls == [(i, 100) for i in range(101)]
 
 

@@ -25,8 +25,9 @@ from nysketch.engines.threads import Threads
 from nysketch.errors import IncompatibleError, InputError, OutputError, UsageError
 from nysketch.files.checkpoint import checkpoint_path
 from nysketch.files.merge import merge_files, merged, subtract_files
+from nysketch.passes.execution import Execution
 from nysketch.passes.shards import Shard, fragments_of, rows_of
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.provenance import LISTED, MOST_PARTS, Input, Provenance, Whole
 from nysketch.sources.open import open_source
 from nysketch.sources.protocol import Fragment
@@ -367,17 +368,16 @@ def test_parts_that_share_no_basis_do_not_add(fifths, files):
 # ---- files ---------------------------------------------------------------------------------------
 
 
-def to_file(files, output, part, basis, **options):
+def to_file(files, output, part, basis, *, progress=None, **saving):
     """Sketch a part as the command line does; one thread makes interruptions come at the same place."""
     return sketch_to_file(
         open_source([str(file) for file in files], columns=COLUMNS),
         output,
-        basis=basis,
-        wanted=BasisOptions(),
-        options=PassOptions(blocks=4, nulls="drop", sample_rows=100),
-        engine=Threads(1),
-        part=None if part is None else Shard.parse(part),
-        **options,
+        BasisOptions() if basis is None else basis,
+        PassOptions(blocks=4, nulls="drop", sample_rows=100),
+        shard=None if part is None else Shard.parse(part),
+        saving=Saving(**saving),
+        execution=Execution(Threads(1), progress=progress),
     )
 
 

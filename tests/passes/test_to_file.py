@@ -9,7 +9,7 @@ import nysketch
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.passes.to_file import basis_to_file, sketch_to_file
+from nysketch.passes.to_file import Saving, basis_to_file, sketch_to_file
 from nysketch.sources.open import open_source
 
 
@@ -28,10 +28,9 @@ def run(inputs, output, *, basis=None, m=10, if_exists="fail", **source_options)
     return sketch_to_file(
         open_source(inputs, like=like, **source_options),
         output,
-        basis=basis,
-        wanted=BasisOptions(m=m),
-        options=PassOptions(blocks=4),
-        if_exists=if_exists,
+        BasisOptions(m=m) if basis is None else basis,
+        PassOptions(blocks=4),
+        saving=Saving(if_exists),
     )
 
 
@@ -57,7 +56,7 @@ def test_no_output_replaces_its_input(files, spelling):
     with pytest.raises(UsageError, match="is an input"):
         run(spelling.format(files[0]), files[0], if_exists="overwrite")
     with pytest.raises(UsageError, match="is an input"):
-        basis_to_file(source, files[0], wanted=BasisOptions(m=5), overwrite=True)
+        basis_to_file(source, files[0], BasisOptions(m=5), overwrite=True)
     assert files[0].read_bytes() == before
 
 
@@ -101,3 +100,25 @@ def test_seeds_out_of_range_are_refused(files, seed):
         nysketch.Basis.fit(files[0], m=5, seed=seed)
     with pytest.raises(UsageError, match="seed must be between"):
         nysketch.sketch(files[0], m=5, seed=seed)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_the_file_is_the_sketch_that_the_library_makes(files, tmp_path, given):
+    basis = nysketch.Basis.fit(files[1], m=10) if given else None
+    run(files[0], tmp_path / "s.nysk", basis=basis)
+    made = nysketch.sketch(files[0], blocks=4, **({"basis": basis} if given else {"m": 10}))
+    assert (made.settings["basis"] is None) is given
+    assert (tmp_path / "s.nysk").read_bytes() == nysketch.to_bytes(made)
+
+
+def test_ways_to_save_that_do_not_exist_are_refused():
+    with pytest.raises(UsageError, match="if_exists must be one of fail, skip, overwrite, not 'replace'"):
+        Saving("replace")
+
+
+def test_nobody_who_gives_a_basis_may_say_how_to_make_one(files):
+    basis = nysketch.Basis.fit(files[0], m=10)
+    with pytest.raises(UsageError, match="the basis has its landmarks"):
+        nysketch.sketch(files[0], basis=basis, m=9)
+    with pytest.raises(UsageError, match="the basis has its landmarks"):
+        nysketch.coreset(files[0], 3, basis=basis, bandwidth=2.0)

@@ -34,8 +34,7 @@ UPWARD = {
 # Imports of names that are put together when they run.
 DYNAMIC = {
     ("__init__.py", "__getattr__"),  # public names are loaded when first used
-    ("cli/__init__.py", "_LazyGroup.get_command"),  # so are commands
-    ("cli/__init__.py", "_read_config"),
+    ("cli/__init__.py", "_load"),  # so are commands
 }
 
 # They load the compiler, and are imported inside functions only; so may modules whose names begin with _.
@@ -47,16 +46,7 @@ COMPILED = {
 FROM_DATA = {"coresets/files.py", "coresets/fragments.py", "coresets/from_data.py"}
 
 # Commands that use other commands: file, what.
-COMMANDS_IN_COMMANDS = {
-    ("cli/assign.py", "nysketch.cli.sketch"),
-    ("cli/basis.py", "nysketch.cli.sketch"),
-    ("cli/coreset.py", "nysketch.cli.sketch"),
-    ("cli/independence.py", "nysketch.cli.sketch"),
-    ("cli/learn.py", "nysketch.cli.sketch"),
-    ("cli/score.py", "nysketch.cli.assign"),
-    ("cli/score.py", "nysketch.cli.sketch"),
-    ("cli/subtract.py", "nysketch.cli.merge"),
-}
+COMMANDS_IN_COMMANDS = set()
 
 # Outside of cli: file, library.
 TERMINAL = set()

@@ -15,7 +15,8 @@ from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 
 M = 10
@@ -29,16 +30,14 @@ def table(tmp_path):
     return path
 
 
-def run(table, output, **options):
-    source = open_source(table)
+def run(table, output, *, progress=None, **saving):
     return sketch_to_file(
-        source,
+        open_source(table),
         output,
-        basis=None,
-        wanted=BasisOptions(m=M),
-        options=PassOptions(blocks=4),
-        engine=Threads(1),
-        **options,
+        BasisOptions(m=M),
+        PassOptions(blocks=4),
+        saving=Saving(**saving),
+        execution=Execution(Threads(1), progress=progress),
     )
 
 
@@ -136,9 +135,7 @@ def test_the_advice_to_drop_nulls_can_be_followed_at_once(tmp_path):
 
     def attempt(output, nulls):
         options = PassOptions(blocks=4, nulls=nulls)
-        return sketch_to_file(
-            open_source(path), output, basis=basis, wanted=BasisOptions(), options=options, engine=Threads(1)
-        )
+        return sketch_to_file(open_source(path), output, basis, options, execution=Execution(Threads(1)))
 
     with pytest.raises(InputError, match=r"1 NaN.*--nulls drop"):
         attempt(output, "error")

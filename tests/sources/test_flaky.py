@@ -14,6 +14,7 @@ from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import UnreadableError
 from nysketch.files.checkpoint import checkpoint_path
+from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all
@@ -40,10 +41,9 @@ def sketched(uri, output, **reading):
     return sketch_to_file(
         open_source(uri, **reading),
         output,
-        basis=None,
-        wanted=BasisOptions(m=20),
-        options=PassOptions(blocks=4),
-        engine=Threads(2),
+        BasisOptions(m=20),
+        PassOptions(blocks=4),
+        execution=Execution(Threads(2)),
     )
 
 

@@ -16,6 +16,7 @@ from nysketch.columns import Column
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, InvalidRowsError, SchemaError, UsageError
 from nysketch.passes.chunks import ChunkReader
+from nysketch.passes.execution import Execution
 from nysketch.passes.pilot import read_pilot
 from nysketch.sources.open import open_source
 from nysketch.sources.protocol import Batch, key_of_rows
@@ -131,7 +132,7 @@ def test_the_pilot_of_text_is_an_array_of_strings(opened, kind, texts):
     assert rows.dtype == object
     assert rows.shape == (100,)
     assert set(rows) <= set(texts)
-    assert read_pilot(opened(), 10**6, engine=Threads(2)).tolist() == texts
+    assert read_pilot(opened(), 10**6, execution=Execution(Threads(2))).tolist() == texts
 
 
 def test_a_basis_of_text_asks_for_text(kind, table, tmp_path, monkeypatch, texts):

@@ -6,8 +6,9 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -16,7 +17,22 @@ from nysketch._support.sizes import bytes_of
 from nysketch.cli import _output
 from nysketch.errors import InputError, UsageError
 
+if TYPE_CHECKING:
+    from nysketch.sources.options import ReadOptions
+
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def stack(*decorators: Decorator) -> Decorator:
+    """Return one decorator for several; --help lists their options in this order."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
 
 
 def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str) -> str:
@@ -93,6 +109,20 @@ if_exists_fail_or_overwrite = click.option(
     show_default=True,
     help="What to do if the output exists.",
 )
+
+
+def writes_output(command: Command) -> Command:
+    """Add --if-exists, --lock-wait, --json and what `reporting` adds; passes `overwrite` on for the first."""
+
+    @if_exists_fail_or_overwrite
+    @lock_wait
+    @as_json
+    @reporting
+    @functools.wraps(command)
+    def wrapped(*args: Any, if_exists: str, **kwargs: Any) -> Any:
+        return command(*args, overwrite=if_exists == "overwrite", **kwargs)
+
+    return wrapped
 
 
 force = click.option(
@@ -186,7 +216,7 @@ def names(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, 
 
 
 def files(command: Command) -> Command:
-    """Add the options that say how files are read; passes them on as `table_options`."""
+    """Add the options that say how files are read; passes them on as `reading`, a ReadOptions."""
 
     @click.option("--dataset", multiple=True, help="HDF5 data set to read; repeat for several 1-D ones.")
     @click.option(
@@ -220,25 +250,24 @@ def files(command: Command) -> Command:
         skip_unreadable: bool,
         retries: int,
         timeout: float,
-        table_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        options = {
-            "datasets": dataset,
-            "allow_external": allow_external,
-            "skip_unreadable": skip_unreadable,
-            "retries": retries,
-            "timeout": timeout,
-            **(table_options or {}),
-        }
-        return command(*args, table_options=options, **kwargs)
+        from nysketch.sources.options import ReadOptions
+
+        reading = ReadOptions(
+            datasets=dataset,
+            allow_external=allow_external,
+            skip_unreadable=skip_unreadable,
+            retries=retries,
+            timeout=timeout,
+        )
+        return command(*args, reading=reading, **kwargs)
 
     return wrapped
 
 
 def table(command: Command) -> Command:
-    """Add the options that say which columns to read, and how; passes them on as `table_options`."""
-    read = files(command)
+    """Add the options that say which columns to read, and how; passes them on as `reading`."""
 
     @click.option(
         "--columns",
@@ -254,14 +283,35 @@ def table(command: Command) -> Command:
         metavar="NAMES",
         help="Columns to leave out: a,b,c.",
     )
-    @functools.wraps(read)
+    @files
+    @functools.wraps(command)
     def wrapped(
-        *args: Any, columns: tuple[str, ...] | None, exclude: tuple[str, ...] | None, **kwargs: Any
+        *args: Any,
+        reading: ReadOptions,
+        columns: tuple[str, ...] | None,
+        exclude: tuple[str, ...] | None,
+        **kwargs: Any,
     ) -> Any:
-        chosen = {"columns": columns, "exclude": exclude or ()}
-        return read(*args, table_options=chosen, **kwargs)
+        return command(*args, reading=replace(reading, columns=columns, exclude=exclude or ()), **kwargs)
 
     return wrapped
+
+
+def weights(help: str) -> Decorator:
+    """Add --weights, below `files` or `table`, to what they pass on as `reading`."""
+
+    def decorate(command: Command) -> Command:
+        @click.option("--weights", metavar="COLUMN", help=help)
+        @functools.wraps(command)
+        def wrapped(*args: Any, reading: ReadOptions, weights: str | None, **kwargs: Any) -> Any:
+            return command(*args, reading=replace(reading, weights=weights), **kwargs)
+
+        return wrapped
+
+    return decorate
+
+
+row_weights = weights("Column of non-negative row weights.")
 
 
 nulls = click.option(
@@ -273,9 +323,18 @@ nulls = click.option(
 )
 
 
-def keep(help: str) -> Callable[[Command], Command]:
-    """Add --keep, for columns that pass through."""
-    return click.option("--keep", type=click.UNPROCESSED, callback=names, metavar="NAMES", help=help)
+def keep(help: str) -> Decorator:
+    """Add --keep, for columns that pass through, below `files` or `table`, to what they pass on."""
+
+    def decorate(command: Command) -> Command:
+        @click.option("--keep", type=click.UNPROCESSED, callback=names, metavar="NAMES", help=help)
+        @functools.wraps(command)
+        def wrapped(*args: Any, reading: ReadOptions, keep: tuple[str, ...] | None, **kwargs: Any) -> Any:
+            return command(*args, reading=replace(reading, keep=keep or ()), **kwargs)
+
+        return wrapped
+
+    return decorate
 
 
 def refuse_others(ctx: click.Context, meant: set[str], why: str) -> None:

@@ -118,6 +118,10 @@ def engine(command: Command) -> Command:
     return wrapped
 
 
+# What commands that read rows take: who reads them, in how much memory.
+reads_rows = common.stack(engine, common.memory)
+
+
 def _meant(engine: str, given: dict[str, Any]) -> dict[str, Any]:
     """Leave out what a config file or a variable says if the engine, or a flag, does not go with it."""
     source = click.get_current_context().get_parameter_source

@@ -1,0 +1,105 @@
+"""How rows are read: which columns, of which files, and how often reading is tried again.
+
+`open_source` (open.py) takes these options; what they select of a table is selection.py's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from nysketch.basis.base import Basis
+from nysketch.basis.options import BasisOptions
+from nysketch.columns import Column
+from nysketch.errors import UsageError
+from nysketch.sources.selection import Selection
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The fields of ReadOptions as keyword arguments."""
+
+    columns: Sequence[str] | None
+    exclude: Sequence[str]
+    weights: str | None
+    like: Sequence[Column] | None
+    text: bool
+    keep: Sequence[str]
+    datasets: Sequence[str]
+    allow_external: bool
+    skip_unreadable: bool
+    retries: int | None
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read rows, whatever they are read for.
+
+    `columns` are those to read, in this order, and `exclude` those to leave out; by default all numeric ones
+    are read. `weights` names the column of row weights. `like` are the columns of a basis: then exactly these
+    are read. With `text`, or if the basis has text, one column of text is read instead of numbers: the one
+    named, or the only one there is. Columns to `keep` can be read beside them, as they are.
+
+    The others are for files: `datasets` of HDF5, whose links are followed if `allow_external` trusts them;
+    `skip_unreadable` files; and how often reading from far away is tried again, and how many seconds an
+    answer may take: 4 and 30 unless `retries` and `timeout` say otherwise.
+    """
+
+    columns: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    weights: str | None = None
+    like: Sequence[Column] | None = None
+    text: bool = False
+    keep: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    allow_external: bool = False
+    skip_unreadable: bool = False
+    retries: int | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            object.__setattr__(self, "columns", _listed(self.columns))
+        for name in ("exclude", "keep", "datasets"):
+            object.__setattr__(self, name, _listed(getattr(self, name)))
+
+    def for_columns(self, columns: Sequence[Column]) -> ReadOptions:
+        """Return options to read the columns of a basis or a model."""
+        return replace(self, like=columns)
+
+    def for_basis(self, basis: Basis | BasisOptions) -> ReadOptions:
+        """Return options to read what a basis needs, or what it takes to make one."""
+        if isinstance(basis, Basis):
+            return self.for_columns(basis.columns)
+        return replace(self, columns=basis.columns_to_read(self.columns), text=basis.text)
+
+    def selection(self) -> Selection:
+        """Return which columns to select; raise UsageError where options contradict each other."""
+        columns, text = self.columns, self.text
+        if len(set(self.keep)) < len(self.keep):
+            raise UsageError(f"a column is named twice in --keep: {', '.join(self.keep)}")
+        if self.like is not None:
+            if columns is not None or self.exclude:
+                raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
+            columns = [column.name for column in self.like]
+            if self.weights in columns:
+                raise UsageError(
+                    f"column {self.weights!r} belongs to the basis, so it cannot be the row weights"
+                )
+            if text and not any(column.text for column in self.like):
+                raise UsageError("the basis is one of numbers: text cannot be read for it")
+            text = any(column.text for column in self.like)
+        if text and columns is not None and len(columns) != 1:
+            raise UsageError(
+                f"string kernels read one text column, not {len(columns)}: name one with --columns NAME"
+            )
+        chosen = None if columns is None else tuple(columns)
+        return Selection(chosen, tuple(self.exclude), self.weights, text, tuple(self.keep))
+
+
+def _listed(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return names, of which one may be given alone."""
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) else tuple(names)
