@@ -236,10 +236,10 @@ def _combine(
     return result
 
 
-# Statistics that not every sketch has.
+# Statistics that not every sketch has: attributes of a sketch, and what messages call them.
 _NOT_ALWAYS = {
     "cells": "cells of rows",
-    "runs": "runs of rows",
+    "spans": "runs of rows",
     "groups": "sums of groups of columns",
     "second_moments": "second moments",
 }
