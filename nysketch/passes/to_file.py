@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
-from nysketch._support.locks import output_lock
+from nysketch._support.outputs import claimed
 from nysketch.accumulators.groups import grouped
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
@@ -56,10 +55,13 @@ def sketch_to_file(
     """Sketch a source, or one part of it, into `output`, resuming what the same request left behind."""
     if if_exists not in IF_EXISTS:
         raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {if_exists!r}")
-    refuse_to_replace(source.local_paths, output)
-    with output_lock(output, wait=lock_wait):
-        hint = "see --if-exists skip|overwrite"
-        refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
+    with claimed(
+        output,
+        inputs=source.local_paths,
+        overwrite=if_exists != "fail",
+        wait=lock_wait,
+        hint="see --if-exists skip|overwrite",
+    ):
         unreadable = tuple(map(str, source.skipped))
         if output.exists() and if_exists == "skip":
             have = _up_to_date(source, output, basis, wanted, options, part)
@@ -141,9 +143,7 @@ def basis_to_file(
     choosing: Callable[[int, int], None] | None = None,
 ) -> Basis:
     """Make a basis from a pilot of the source, and save it."""
-    refuse_to_replace(source.local_paths, output)
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
+    with claimed(output, inputs=source.local_paths, overwrite=overwrite, wait=lock_wait):
         basis = make_basis(
             source,
             wanted,

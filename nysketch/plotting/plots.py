@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import claimed
 from nysketch.basis.base import Basis
 from nysketch.errors import CorruptSketchError, IncompatibleError, UsageError
 from nysketch.files.format import load
@@ -51,15 +52,15 @@ def plot(
         raise UsageError("no inputs were given")
     if format == "png":
         require_matplotlib()
-    refuse_to_overwrite(output, overwrite=overwrite)
-    refuse_to_replace([*paths, *([] if model is None else [model])], output)
+    inputs = paths if model is None else [*paths, Path(model)]
     draw = _of_several if len(paths) > 1 else _of_one
-    drawing = draw(paths, model, columns)
-    with atomic_file(output) as file:
-        if format == "png":
-            write_png(drawing, file)
-        else:
-            file.write(document(drawing).encode())
+    with claimed(output, inputs=inputs, overwrite=overwrite):
+        drawing = draw(paths, model, columns)
+        with atomic_file(output) as file:
+            if format == "png":
+                write_png(drawing, file)
+            else:
+                file.write(document(drawing).encode())
     return drawing
 
 
