@@ -12,7 +12,14 @@ from nysketch.accumulators.groups import grouped
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.protocol import Engine
-from nysketch.errors import InputError, OutputError, UnreadableError, UsageError
+from nysketch.errors import (
+    CorruptOutputError,
+    CorruptSketchError,
+    InputError,
+    StaleOutputError,
+    UnreadableError,
+    UsageError,
+)
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.files.format import load_sketch, require_small_header, save, sketch_parts
 from nysketch.passes.options import PassOptions, settings_of
@@ -176,7 +183,10 @@ def _up_to_date(
     part: Shard | None,
 ) -> Sketch:
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
-    have = load_sketch(output)
+    try:
+        have = load_sketch(output)
+    except CorruptSketchError as error:
+        raise CorruptOutputError(str(error)) from error
     made = have.settings.get("basis") if basis is None else have.basis.digest
     # There were no cells, runs, sums of groups and second moments when there was no such setting.
     without_groups = {"shuffles": 0 if grouped(have.basis) else options.shuffles, "pairs": False}
@@ -198,7 +208,7 @@ def _up_to_date(
     if any(mtime is not None and mtime >= written for _, _, mtime, _ in source.state() or ()):
         different.append("modification time of an input")
     if different:
-        raise OutputError(
+        raise StaleOutputError(
             f"{output}: exists, but was made from something else ({', '.join(sorted(different))} differ). "
             "Replace it with --if-exists overwrite"
         )
