@@ -40,7 +40,7 @@ class Plan:
 
 def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     """Look up inputs and compare them with the store; say what was left aside in the summary."""
-    found = scan(job.inputs)
+    found = scan(job.inputs, base=job.folder)
     if not found.partitions and not found.waiting and not found.problems:
         paths = ", ".join(map(without_secrets, job.inputs["paths"]))
         raise InputError(
@@ -50,7 +50,7 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     summary.skipped |= found.problems
     for path in found.unmatched:
         log.warning("%s: no files match", path)
-    plan = Plan(whole_partitions(store), waiting=found.waiting)
+    plan = Plan(whole_partitions(job, store), waiting=found.waiting)
     retired = store.retired()
     names = [name for name in found.partitions if not retired or name > retired[-1]]
     kept = job.settings["retention"]["partitions"]
@@ -79,19 +79,19 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     return plan
 
 
-def whole_partitions(store: Store) -> dict[str, Partition]:
+def whole_partitions(job: Job, store: Store) -> dict[str, Partition]:
     """Return the partitions that are whole: described, and with a sketch; and that have not retired."""
     found = {}
     for name in sorted(set(store.partition_names()) - set(store.retired())):
         try:
             partition = store.partition(name)
         except (CorruptSketchError, InputError) as error:
-            log.warning("%s", error)
+            log.warning("%s", job.as_written(str(error)))
             continue
         if store.partition_file(name).exists():
             found[name] = partition
         else:
-            log.warning("%s: the sketch is missing", store.partition_file(name))
+            log.warning("%s: the sketch is missing", job.as_written(str(store.partition_file(name))))
     return found
 
 

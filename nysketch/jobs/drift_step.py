@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from nysketch._support.blas import one_thread
@@ -89,7 +88,7 @@ class Drift:
         if other in self._digests:
             return self._digests[other]
         if other not in self._files:
-            self._files[other] = file_digest(Path(other)) or ""
+            self._files[other] = file_digest(self._job.at(other)) or ""
         return self._files[other]
 
     def _request(self, name: str) -> str:
@@ -141,7 +140,8 @@ class Drift:
         if name not in self._last:
             if len(self._last) > 1:
                 del self._last[next(iter(self._last))]
-            sketch = self._store.sketch(name) if name in self._digests else load_sketch(name)
+            known = name in self._digests
+            sketch = self._store.sketch(name) if known else load_sketch(self._job.at(name))
             if self._basis is None:
                 self._basis = sketch.basis
             # One object: its eigenvectors are worked out once, not once per sketch.

@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
 
 from nysketch._support.locks import lock_path, output_lock
 from nysketch.basis.base import Basis
@@ -55,12 +54,10 @@ def run_job(
     progress: Progress | None = None,
     tell: Callable[[Summary], None] = lambda _: None,
 ) -> Summary:
-    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported.
-
-    Works in the directory of the job file, and the whole process with it.
-    """
-    store, summary = Store(job.store), Summary(job.name, str(job.store), dry_run=dry_run)
-    with contextlib.chdir(job.folder):
+    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported."""
+    store = Store(job.store)
+    summary = Summary(job.name, job.as_written(str(job.store)), dry_run=dry_run)
+    with _named_as_written(job):
         _require_store_or_nothing(store)
         if dry_run:
             _pretend(job, store, summary)
@@ -68,15 +65,25 @@ def run_job(
             return summary
         make_folder(store.path)
         wait = job.settings["job"]["lock_wait"] if lock_wait is None else lock_wait
-        with output_lock(store.file, wait=wait), _failure_recorded(store, summary):
+        with output_lock(store.file, wait=wait), _failure_recorded(job, store, summary):
             drift = _carry_out(job, store, summary, progress)
             state = _report_due(job, store, summary)
             append_line(store.history_file, summary.describe())
             if state is not None:  # after the line: it tells of this run, too
-                _write_report(store, state, summary)
+                _write_report(job, store, state, summary)
             tell(summary)
             drift.mark_as_seen()
     return summary
+
+
+@contextlib.contextmanager
+def _named_as_written(job: Job) -> Iterator[None]:
+    """Let errors name files as the job file does."""
+    try:
+        yield
+    except NysketchError as error:
+        error.args = (job.as_written(str(error)),)
+        raise
 
 
 def _require_store_or_nothing(store: Store) -> None:
@@ -94,12 +101,13 @@ def _require_store_or_nothing(store: Store) -> None:
 
 
 @contextlib.contextmanager
-def _failure_recorded(store: Store, summary: Summary) -> Iterator[None]:
+def _failure_recorded(job: Job, store: Store, summary: Summary) -> Iterator[None]:
     """Write a line in the history also if a run ends in an error, as far as that can be written."""
     try:
         yield
     except (NysketchError, OSError) as error:
         summary.errors.append(str(error))
+        summary.rename(job.as_written)
         summary.exit_code = getattr(error, "exit_code", 1)
         summary.stop_clock()
         with contextlib.suppress(NysketchError):
@@ -122,6 +130,7 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
     summary.windows = [name for name in wanted if not window_step.is_current(store, name, wanted[name])]
     summary.models = [model["name"] for model in job.models if model["window"] in summary.windows]
     summary.compared = [name for name in (*plan.new, *plan.changed) if job.comparisons and name in live]
+    summary.rename(job.as_written)
 
 
 # ---- a run -------------------------------------------------------------------------------------------
@@ -133,9 +142,8 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
     basis = _basis(job, store, plan, summary)
     if basis is not None:
         _sketch_all(job, store, basis, plan, summary, progress)
-    there = {
-        part.name: part.sketch for part in whole_partitions(store).values() if part.name not in plan.removed
-    }
+    whole = whole_partitions(job, store)
+    there = {name: part.sketch for name, part in whole.items() if name not in plan.removed}
     live = {name: there[name] for name in _newest(job, sorted(there))}
     retiring = {name: digest for name, digest in there.items() if name not in live}
     _update_windows(job, store, live, retiring, summary)
@@ -154,6 +162,7 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | No
     summary.alarms, unheard = drift.news()
     for text in unheard:
         summary.note_error(InputError(text))
+    summary.rename(job.as_written)
     summary.finish(partitions=len(live))
     return drift
 
@@ -282,8 +291,8 @@ def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
         if model["window"] not in there:
             continue
         try:
-            if model_step.outdated(store, model):
-                model_step.refresh(store, model)
+            if model_step.outdated(job, store, model):
+                model_step.refresh(job, store, model)
                 summary.models.append(model["name"])
         except (*_UNFIT, UsageError) as error:
             summary.note_error(error, f"[[models]] {model['name']}")
@@ -299,19 +308,20 @@ def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | No
         return None
     trouble = [summary.errors, summary.skipped]
     state = {"output": output, "state": digest_of([_state(store), trouble])}
-    if Path(output).exists() and read_json_or_none(store.report_note) == state:
+    if job.at(output).exists() and read_json_or_none(store.report_note) == state:
         return None
     summary.report = output
     return state
 
 
-def _write_report(store: Store, state: dict[str, str], summary: Summary) -> None:
+def _write_report(job: Job, store: Store, state: dict[str, str], summary: Summary) -> None:
     try:
         # Reports know stores, and not the other way round: this is the one place that reaches up.
-        import_module("nysketch.report.write").write_report(store, Path(state["output"]))
+        import_module("nysketch.report.write").write_report(store, job.at(state["output"]))
         write_json(store.report_note, state)
     except NysketchError as error:
         summary.note_error(error, "[report]")
+        summary.rename(job.as_written)
         summary.exit_code = summary.exit_code or error.exit_code
 
 

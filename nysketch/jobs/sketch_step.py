@@ -53,8 +53,8 @@ log = logging.getLogger("nysketch")
 def require_same_basis(job: Job, basis: Basis) -> None:
     """Refuse another basis than that of the store, where the job names a file that still exists."""
     named = job.settings["basis"]["file"]
-    if named is not None and Path(named).exists():
-        given = load_basis(named)
+    if named is not None and job.at(named).exists():
+        given = load_basis(job.at(named))
         if given != basis:
             raise UsageError(
                 f"[basis] file = {named!r} is now {given.digest[:12]}, but the store was made with "
@@ -68,7 +68,7 @@ def first_basis(
     """Make the basis from the first partitions that can be read, or take the one that the job names."""
     named = job.settings["basis"]["file"]
     if named is not None:
-        basis = load_basis(named)
+        basis = load_basis(job.at(named))
         save(basis, store.basis_file)
         return basis
     left = dict(partitions)

@@ -166,14 +166,19 @@ def difference(location: Location, known: Input) -> str | None:
     return None
 
 
-def expand(inputs: Sequence[str | Location], patience: RetryPolicy | None = None) -> list[Location]:
+def expand(
+    inputs: Sequence[str | Location], patience: RetryPolicy | None = None, *, base: Path | None = None
+) -> list[Location]:
     """Return the files that paths, globs, directories and URIs stand for, in a stable order.
+
+    Relative paths start in the directory `base`, by default the working directory; files are called by the
+    names that were given, all the same.
 
     A directory that is a table of Delta Lake or Iceberg stands for the files of its current version, and
     so do `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`.
     """
     patience = patience or RetryPolicy()
-    locations = [location for item in inputs for location in _expand_one(item, patience)]
+    locations = [location for item in inputs for location in _expand_one(item, patience, base or Path())]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
         try:
@@ -189,16 +194,16 @@ def expand(inputs: Sequence[str | Location], patience: RetryPolicy | None = None
     return locations
 
 
-def _expand_one(item: str | Location, patience: RetryPolicy) -> list[Location]:
+def _expand_one(item: str | Location, patience: RetryPolicy, base: Path) -> list[Location]:
     if isinstance(item, Location):
         return [item]
     if "://" in item:
         return _expand_uri(item, patience)
     try:
-        if item.startswith(table_formats.CATALOG) and not Path(item).exists():
+        if item.startswith(table_formats.CATALOG) and not Path(base, item).exists():
             files = table_formats.catalog_files(item.removeprefix(table_formats.CATALOG), patience)
             return [_of_table(file, without_secrets(file.uri), patience) for file in files]
-        return _expand_local(item, patience)
+        return _expand_local(item, patience, base)
     except OSError as error:
         raise InputError(f"{item}: cannot look up: {error}") from error
 
@@ -210,29 +215,31 @@ def _of_table(file: table_formats.DataFile, name: str, patience: RetryPolicy) ->
 # ---- paths -------------------------------------------------------------------------------------------
 
 
-def _expand_local(text: str, patience: RetryPolicy) -> list[Location]:
-    if _GLOB & set(text) and not Path(text).exists():
+def _expand_local(text: str, patience: RetryPolicy, base: Path) -> list[Location]:
+    at = Path(base, text)
+    if _GLOB & set(text) and not at.exists():
         # Path.glob takes no absolute patterns.
-        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
-        matches = [path for path in matches if _is_meant(Path(path).name, Path(text).name)]
-        found = [_local(path) for path in matches if _is_file(Path(path))]
+        matches = sorted(glob.glob(text, root_dir=base, recursive=True))  # noqa: PTH207
+        matches = [path for path in matches if _is_meant(Path(path).name, at.name)]
+        found = [_local(path, base) for path in matches if _is_file(Path(base, path))]
         if "**" not in text:  # which matches what is in the directories too
-            found += [file for path in matches if Path(path).is_dir() for file in _below(path, patience)]
+            folders = [path for path in matches if Path(base, path).is_dir()]
+            found += [file for path in folders for file in _below(path, patience, base)]
         if not found:
             raise NoFilesError(f"{text}: no files match")
         return sorted(found, key=lambda location: location.name)
-    if Path(text).is_dir():
-        found = _below(text, patience)
+    if at.is_dir():
+        found = _below(text, patience, base)
         if not found:
             raise NoFilesError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
         return found
-    if table_formats.is_metadata(text) and Path(text).is_file():
-        return _of_metadata(pafs.LocalFileSystem(), os.fspath(Path(text).absolute()), text, patience)
-    return [_local(text)]
+    if table_formats.is_metadata(text) and at.is_file():
+        return _of_metadata(pafs.LocalFileSystem(), os.fspath(at.absolute()), text, patience)
+    return [_local(text, base)]
 
 
-def _local(path: str) -> Location:
-    return Location(pafs.LocalFileSystem(), os.fspath(Path(path).absolute()), path)
+def _local(path: str, base: Path) -> Location:
+    return Location(pafs.LocalFileSystem(), os.fspath(Path(base, path).absolute()), path)
 
 
 def _is_file(path: Path) -> bool:
@@ -240,9 +247,9 @@ def _is_file(path: Path) -> bool:
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
-def _below(directory: str, patience: RetryPolicy) -> list[Location]:
+def _below(directory: str, patience: RetryPolicy, base: Path) -> list[Location]:
     """Return the data files of a directory, or of the table that it is."""
-    root, local = Path(directory), pafs.LocalFileSystem()
+    root, local = Path(base, directory), pafs.LocalFileSystem()
     absolute = os.fspath(root.absolute())
     table = _table(local, absolute, directory, absolute, patience)
     if table is not None:
@@ -250,7 +257,7 @@ def _below(directory: str, patience: RetryPolicy) -> list[Location]:
     files = sorted(os.fspath(path) for path in root.rglob("*") if _is_file(path))
     inside = [PurePosixPath(path).relative_to(root) for path in files]
     _require_no_table(directory, inside)
-    return [_local(path) for path, short in zip(files, inside, strict=True) if _is_data(short)]
+    return [_local(os.fspath(Path(directory, short)), base) for short in inside if _is_data(short)]
 
 
 # ---- URIs --------------------------------------------------------------------------------------------

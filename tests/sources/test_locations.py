@@ -120,6 +120,45 @@ def test_globs_skip_what_writers_leave_beside_the_data_unless_it_is_meant(
     assert names_below(tmp_path, expand([f"{prefix}{tmp_path}/{pattern}"])) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.parquet",
+        "./a.parquet",
+        "d",
+        "./d/",
+        ".",
+        "../*/d",
+        "*",
+        "*.parquet",
+        "d/**/*.parquet",
+        "**/e*",
+        "nope.parquet",
+    ],
+)
+def test_a_base_directory_is_where_relative_paths_start_and_no_part_of_names(tmp_path, monkeypatch, text):
+    base = tmp_path / "base"
+    for name in ("a.parquet", "d/c.parquet", "d/k=1/e.parquet"):
+        write_parquet(base / name, ONE)
+    found = expand([text], base=base)
+    absolute = expand([str(tmp_path / "base" / "a.parquet")], base=tmp_path / "elsewhere")
+    assert [location.name for location in absolute] == [str(base / "a.parquet")]
+    monkeypatch.chdir(base)
+    expected = expand([text])
+    assert [location.name for location in found] == [location.name for location in expected]
+    assert [os.path.realpath(location.path) for location in found] == [
+        os.path.realpath(location.path) for location in expected
+    ]
+
+
+@pytest.mark.parametrize("text", ["nope*.parquet", "empty"])
+def test_messages_name_what_was_given_and_not_the_base_directory(tmp_path, text):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError) as trouble:
+        expand([text], base=tmp_path)
+    assert str(trouble.value).startswith(f"{text}: no ")
+
+
 def test_a_glob_that_matches_only_what_is_skipped_matches_nothing(tmp_path):
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(InputError, match="no files match"):
