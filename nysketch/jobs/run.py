@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from pathlib import Path
 
 from nysketch._support.locks import lock_path, output_lock
 from nysketch.basis.base import Basis
@@ -40,6 +40,8 @@ log = logging.getLogger("nysketch")
 
 # Called with the partition that is being read, and how many rows of how many are done.
 Progress = Callable[[str, int, int | None], None]
+# Called with a store and where its report is to be written.
+WriteReport = Callable[[Store, Path], object]
 _REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
 # Names of files that runs put into partitions/; what others put there is left alone.
 _OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
@@ -49,12 +51,17 @@ _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
 def run_job(
     job: Job,
     *,
+    write_report: WriteReport,
     dry_run: bool = False,
     lock_wait: float | None = None,
     progress: Progress | None = None,
     tell: Callable[[Summary], None] = lambda _: None,
 ) -> Summary:
-    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported."""
+    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported.
+
+    Reports know stores, and not the other way round: `write_report` is called if the job asks for one, and
+    what the store holds has changed.
+    """
     store = Store(job.store)
     summary = Summary(job.name, job.as_written(str(job.store)), dry_run=dry_run)
     with _named_as_written(job):
@@ -70,7 +77,7 @@ def run_job(
             state = _report_due(job, store, summary)
             append_line(store.history_file, summary.describe())
             if state is not None:  # after the line: it tells of this run, too
-                _write_report(job, store, state, summary)
+                _report(job, store, state, summary, write_report)
             tell(summary)
             drift.mark_as_seen()
     return summary
@@ -314,10 +321,11 @@ def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | No
     return state
 
 
-def _write_report(job: Job, store: Store, state: dict[str, str], summary: Summary) -> None:
+def _report(
+    job: Job, store: Store, state: dict[str, str], summary: Summary, write_report: WriteReport
+) -> None:
     try:
-        # Reports know stores, and not the other way round: this is the one place that reaches up.
-        import_module("nysketch.report.write").write_report(store, job.at(state["output"]))
+        write_report(store, job.at(state["output"]))
         write_json(store.report_note, state)
     except NysketchError as error:
         summary.note_error(error, "[report]")

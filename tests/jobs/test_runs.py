@@ -59,6 +59,20 @@ def test_the_report_of_a_run_tells_of_this_run(nightly):
     assert day(4) in page.read_text()
 
 
+def test_the_caller_writes_the_report_once_the_history_tells_of_the_run(nightly):
+    calls = []
+
+    def write(store, output):
+        calls.append((store.path, output, len(store.history())))
+        output.write_text("a report")
+
+    nightly.run(write_report=write)
+    assert calls == []  # the job asks for none
+    for _ in range(2):  # the second time, nothing has changed
+        nightly.run("report.output=report.html", write_report=write)
+    assert calls == [(nightly.folder / "store", nightly.folder / "report.html", 2)]
+
+
 def test_a_report_that_cannot_be_written_is_an_error_and_nothing_else(nightly):
     summary = nightly.run("report.output=nowhere/report.html")
     assert summary.exit_code == 1 and "[report]" in summary.errors[0]
