@@ -31,6 +31,15 @@ class Column:
         return cls(str(name), int(width), text=kind == "text")
 
 
+def feature_names(columns: Iterable[Column]) -> list[str]:
+    """Return a name for each feature: a column of width w > 1 gives name[0] … name[w-1]."""
+    return [
+        column.name if column.width == 1 else f"{column.name}[{i}]"
+        for column in columns
+        for i in range(column.width)
+    ]
+
+
 def total_width(columns: Iterable[Column]) -> int:
     """Return the number d of features that columns make together."""
     return sum(column.width for column in columns)

@@ -98,7 +98,7 @@ def command(
     columns, scaling and kernel; at the same basis, with blocks of equally many rows, the test is exact.
     """
     from nysketch.files.format import load_sketch
-    from nysketch.files.merge import say_missing_parts
+    from nysketch.files.merge import log_missing_parts
     from nysketch.twosample.compare import compare_all
 
     if chain and reference is not None:
@@ -117,7 +117,7 @@ def command(
         pairs = list(pairwise(range(len(paths))))
     loaded = [load_sketch(path) for path in paths]
     for path, sketch in zip(paths, loaded, strict=True):
-        say_missing_parts(sketch, f"what is told of {path}")
+        log_missing_parts(sketch, f"what is told of {path}")
     with _output.progress_bar("compare", " pairs", quiet=quiet) as progress:
         found = compare_all(
             loaded,

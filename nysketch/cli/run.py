@@ -74,8 +74,8 @@ def command(
         return 0
     log_as_json = click.get_current_context().params.get("log_format") == "json"
 
-    def tell(summary: Summary) -> None:
-        _tell(summary, as_json=as_json, log_as_json=log_as_json, quiet=quiet)
+    def announce(summary: Summary) -> None:
+        _announce(summary, as_json=as_json, log_as_json=log_as_json, quiet=quiet)
 
     with _output.progress_bar("sketch", " rows", quiet=quiet) as bar:
         summary = run_job(
@@ -84,7 +84,7 @@ def command(
             dry_run=dry_run,
             lock_wait=lock_wait,
             progress=_by_rows(bar),
-            tell=tell,
+            announce=announce,
         )
     return summary.exit_code
 
@@ -106,7 +106,7 @@ def _by_rows(bar: Callable[[int, int | None], None]) -> Callable[[str, int, int 
     return progress
 
 
-def _tell(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool) -> None:
+def _announce(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool) -> None:
     facts: dict[str, Any] = summary.describe()
     for name, why in summary.skipped.items():
         log.warning("skipped %s: %s", name, why)

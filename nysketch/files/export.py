@@ -17,7 +17,7 @@ from nysketch.basis.fourier import FourierBasis
 from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.errors import InputError, UsageError
 from nysketch.files.format import load
-from nysketch.files.merge import say_missing_parts
+from nysketch.files.merge import log_missing_parts
 from nysketch.sketches.describe import describe
 from nysketch.sketches.sketch import Sketch
 
@@ -29,7 +29,7 @@ def export_file(path: Path, output: Path, format: str | None = None, *, overwrit
     format = _require_format(output, format)
     with claimed(output, inputs=[path], overwrite=overwrite):
         thing = load(path)
-        say_missing_parts(thing, "what is exported")
+        log_missing_parts(thing, "what is exported")
         try:
             export(thing, output, format)
         except InputError as error:

@@ -64,11 +64,11 @@ def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
     `what` is what comes of it, for messages.
     """
     total = _folded(paths, _Addition(paths[0], "merge them first: nysketch merge --force"), what)
-    say_missing_parts(total, what)
+    log_missing_parts(total, what)
     return total
 
 
-def say_missing_parts(thing: Sketch | Basis, what: str) -> None:
+def log_missing_parts(thing: Sketch | Basis, what: str) -> None:
     """Warn that `what` will be that of some parts of inputs only, if it will."""
     missing = [] if isinstance(thing, Basis) else thing.provenance.missing_parts()
     if missing:

@@ -176,7 +176,7 @@ class Drift:
                         f"{name} could not be tested against {found['other']} (rows {found['rows'][1]:,} and "
                         f"{found['rows'][0]:,}): no alarm can tell"
                     )
-                if found["name"] in wanted and counts(found) and is_news:
+                if found["name"] in wanted and is_alarm(found) and is_news:
                     keys = ("against", "mmd", "name", "other", "p_value")
                     alarms.append({"partition": name} | {key: found[key] for key in keys})
         return alarms, errors
@@ -204,8 +204,8 @@ class Drift:
             write_json(self._store.alarms_file, value)
 
 
-def counts(comparison: Mapping[str, Any]) -> bool:
-    """Tell whether a difference is more than chance, and large enough to matter."""
+def is_alarm(comparison: Mapping[str, Any]) -> bool:
+    """Tell whether a comparison found a difference beyond chance that is large enough to matter."""
     return bool(comparison["rejected"]) and comparison["mmd"] >= comparison["at_least"]
 
 
@@ -233,7 +233,7 @@ def _described(
         "rejected": bool(found.rejected),
         "sketches": digests,
     }
-    described["verdict"] = _verdict(found, large=counts(described))
+    described["verdict"] = _verdict(found, large=is_alarm(described))
     return described
 
 

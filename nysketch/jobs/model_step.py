@@ -1,6 +1,7 @@
 """Models of windows: learned again when their window, or what is asked of them, has changed.
 
-A model remembers what it was learned from among its facts, under `nightly`.
+A model remembers what it was learned from among its facts: partition, window and a digest of the request,
+under the key `nightly`, which is part of the format.
 """
 
 from __future__ import annotations

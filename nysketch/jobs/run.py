@@ -19,7 +19,7 @@ from nysketch.errors import CorruptSketchError, IncompatibleError, InputError, N
 from nysketch.files.format import load_basis, save
 from nysketch.jobs import model_step, window_step
 from nysketch.jobs.config import ALL, Job, differences
-from nysketch.jobs.diff import Plan, make_plan, whole_partitions
+from nysketch.jobs.diff import RunPlan, plan_run, whole_partitions
 from nysketch.jobs.drift_step import Drift
 from nysketch.jobs.sketch_step import first_basis, require_same_basis, settle_partition, sketch_partition
 from nysketch.jobs.store import JSON, SCHEMA_VERSION, SKETCH, Store
@@ -39,11 +39,11 @@ from nysketch.jobs.summary import Summary
 log = logging.getLogger("nysketch")
 
 # Called with the partition that is being read, and how many rows of how many are done.
-Progress = Callable[[str, int, int | None], None]
+PartitionProgress = Callable[[str, int, int | None], None]
 # Called with a store and where its report is to be written.
 WriteReport = Callable[[Store, Path], object]
 _REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
-# Names of files that runs put into partitions/; what others put there is left alone.
+# Files of partitions/ that a run may remove: sketches, descriptions, checkpoints. It keeps all others.
 _OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
 _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
 
@@ -54,13 +54,13 @@ def run_job(
     write_report: WriteReport,
     dry_run: bool = False,
     lock_wait: float | None = None,
-    progress: Progress | None = None,
-    tell: Callable[[Summary], None] = lambda _: None,
+    progress: PartitionProgress | None = None,
+    announce: Callable[[Summary], None] = lambda _: None,
 ) -> Summary:
-    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported.
+    """Bring the store of a job up to date.
 
-    Reports know stores, and not the other way round: `write_report` is called if the job asks for one, and
-    what the store holds has changed.
+    `write_report` is called if the job asks for a report and the store has changed: reports know stores, and
+    not the other way round. `announce` is called with what was done, before alarms count as raised.
     """
     store = Store(job.store)
     summary = Summary(job.name, job.as_written(str(job.store)), dry_run=dry_run)
@@ -68,7 +68,7 @@ def run_job(
         _require_store_or_nothing(store)
         if dry_run:
             _pretend(job, store, summary)
-            tell(summary)
+            announce(summary)
             return summary
         make_folder(store.path)
         wait = job.settings["job"]["lock_wait"] if lock_wait is None else lock_wait
@@ -78,7 +78,7 @@ def run_job(
             append_line(store.history_file, summary.describe())
             if state is not None:  # after the line: it tells of this run, too
                 _report(job, store, state, summary, write_report)
-            tell(summary)
+            announce(summary)
             drift.mark_as_seen()
     return summary
 
@@ -126,7 +126,7 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
     """Say what a run would do; nothing is written, and no rows are read."""
     if store.file.exists():
         _require_same_settings(job, store)
-    plan = make_plan(job, store, summary)
+    plan = plan_run(job, store, summary)
     summary.new, summary.changed, summary.removed = list(plan.new), list(plan.changed), plan.removed
     digests = {name: part.sketch for name, part in plan.stored.items() if name not in plan.removed}
     digests |= dict.fromkeys([*plan.new, *plan.changed], "to be made")
@@ -143,9 +143,9 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
 # ---- a run -------------------------------------------------------------------------------------------
 
 
-def _carry_out(job: Job, store: Store, summary: Summary, progress: Progress | None) -> Drift:
+def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProgress | None) -> Drift:
     _prepare(job, store)
-    plan = make_plan(job, store, summary)
+    plan = plan_run(job, store, summary)
     basis = _basis(job, store, plan, summary)
     if basis is not None:
         _sketch_all(job, store, basis, plan, summary, progress)
@@ -206,7 +206,7 @@ def _require_same_settings(job: Job, store: Store) -> None:
         require_same_basis(job, load_basis(store.basis_file))
 
 
-def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None:
+def _basis(job: Job, store: Store, plan: RunPlan, summary: Summary) -> Basis | None:
     """Return the basis of the store; made on the first run, and found in a sketch if it was lost."""
     if store.basis_file.exists():
         return load_basis(store.basis_file)
@@ -218,7 +218,7 @@ def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None
 
 
 def _sketch_all(
-    job: Job, store: Store, basis: Basis, plan: Plan, summary: Summary, progress: Progress | None
+    job: Job, store: Store, basis: Basis, plan: RunPlan, summary: Summary, progress: PartitionProgress | None
 ) -> None:
     """Sketch new and changed partitions; one that cannot be read does not keep others from being read."""
     for name, work in sorted({**plan.new, **plan.changed}.items()):
@@ -232,7 +232,7 @@ def _sketch_all(
         except InputError as error:
             summary.skipped[name] = str(error)
             continue
-        summary.skipped.pop(name, None)  # it was no basis, but is a sketch
+        summary.skipped.pop(name, None)  # no basis could be made from it, but now it has been sketched
         (summary.new if name in plan.new else summary.changed).append(name)
         summary.rows += sketch.rows
         summary.dropped_rows += sketch.dropped_rows

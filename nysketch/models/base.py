@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nysketch import __version__
 from nysketch._types import Floats, Labels
-from nysketch.columns import Column, total_width
+from nysketch.columns import Column, feature_names, total_width
 
 SCHEMA_VERSION = 1
 
@@ -104,7 +104,7 @@ class Model:
     @property
     def features(self) -> list[str]:
         """A name for each feature: a column of width w > 1 gives name[0] … name[w-1]."""
-        return [name for column in self.columns for name in features_of_column(column)]
+        return feature_names(self.columns)
 
     @property
     def center(self) -> Floats:
@@ -154,13 +154,6 @@ class Model:
 
 # Names that every description has.
 COMMON_KEYS = ("columns", "column_widths", "kind", "scale", "schema_version", "software")
-
-
-def features_of_column(column: Column) -> list[str]:
-    """Return the names of the features of a column."""
-    return (
-        [column.name] if column.width == 1 else [f"{column.name}[{index}]" for index in range(column.width)]
-    )
 
 
 def row_squares(differences: Floats) -> Floats:

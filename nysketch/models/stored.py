@@ -8,8 +8,8 @@ import numpy as np
 
 from nysketch import __version__
 from nysketch._types import Floats
-from nysketch.columns import Column
-from nysketch.models.base import COMMON_KEYS, SCHEMA_VERSION, features_of_column
+from nysketch.columns import Column, feature_names
+from nysketch.models.base import COMMON_KEYS, SCHEMA_VERSION
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 
@@ -58,7 +58,7 @@ def _columns(features: Any, widths: Any) -> tuple[Column, ...]:
     for start, width in zip(starts, widths, strict=False):
         name = _text("columns", features[start])
         columns.append(Column(name if width == 1 else name.removesuffix("[0]"), width))
-    if [name for column in columns for name in features_of_column(column)] != features:
+    if feature_names(columns) != features:
         raise ValueError("its columns do not have the names it says")
     return tuple(columns)
 
