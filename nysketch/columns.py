@@ -31,15 +31,15 @@ class Column:
         return cls(str(name), int(width), text=kind == "text")
 
 
-def total_width(columns: Iterable[Column]) -> int:
-    """Return the number d of features that columns make together."""
-    return sum(column.width for column in columns)
-
-
 def feature_names(columns: Iterable[Column]) -> list[str]:
     """Return a name for each feature: a column of width w > 1 gives name[0] … name[w-1]."""
     return [
-        column.name if column.width == 1 else f"{column.name}[{index}]"
+        column.name if column.width == 1 else f"{column.name}[{i}]"
         for column in columns
-        for index in range(column.width)
+        for i in range(column.width)
     ]
+
+
+def total_width(columns: Iterable[Column]) -> int:
+    """Return the number d of features that columns make together."""
+    return sum(column.width for column in columns)

@@ -1,17 +1,21 @@
 """Every error nysketch raises on purpose, and the exit code each one carries.
 
-    NysketchError                 1   something failed
-    ├── UsageError                2   the request itself makes no sense
-    ├── InputError                3   an input cannot be read
-    │   ├── NoFilesError          3   a glob or directory has no files
-    │   ├── UnreadableError       3   its bytes cannot be read, or are damaged; may work at another time
-    │   ├── SchemaError           3   its columns are not what was asked for
-    │   └── InvalidRowsError      3   it holds nulls, NaN, infinities or negative weights
-    ├── IncompatibleError         4   two sketches that do not belong together
-    ├── CorruptSketchError        5   a sketch file is damaged or is none
-    ├── OutputError               1   a result cannot be written
-    ├── ClusterError              1   a cluster, or its last worker, is not there or not fit
-    └── LockedError              75   another process is writing the same output
+    NysketchError                    1   something failed
+    ├── UsageError                   2   the request itself makes no sense
+    ├── InputError                   3   an input cannot be read
+    │   ├── NoFilesError             3   a glob or directory has no files
+    │   ├── UnreadableError          3   its bytes cannot be read, or are damaged; may work at another time
+    │   ├── SchemaError              3   its columns are not what was asked for
+    │   ├── InvalidRowsError         3   it holds nulls, NaN, infinities or negative weights
+    │   └── CheckpointMismatchError  3   a checkpoint was left by another request, or cannot be read
+    ├── IncompatibleError            4   two sketches that do not belong together
+    ├── CorruptSketchError           5   a sketch file is damaged or is none
+    │   ├── CorruptCheckpointError   5   a checkpoint is damaged
+    │   └── CorruptOutputError       5   the output that exists, and was to be kept, is damaged
+    ├── OutputError                  1   a result cannot be written
+    │   └── StaleOutputError         1   the output that exists is not what would be made now
+    ├── ClusterError                 1   a cluster, or its last worker, is not there or not fit
+    └── LockedError                 75   another process is writing the same output
 
 The library raises these and nothing else for foreseeable trouble; the command line turns them into
 one message and the exit code (``nysketch/cli/__init__.py``). More exit codes carry no error:
@@ -58,6 +62,10 @@ class InvalidRowsError(InputError):
     """Rows hold nulls, NaN, infinities or negative weights."""
 
 
+class CheckpointMismatchError(InputError):
+    """A checkpoint cannot be continued: it was left by another request, or cannot be read."""
+
+
 class IncompatibleError(NysketchError):
     """Two sketches (or a sketch and a basis) cannot be combined."""
 
@@ -70,8 +78,20 @@ class CorruptSketchError(NysketchError):
     exit_code = 5
 
 
+class CorruptCheckpointError(CorruptSketchError):
+    """A checkpoint is damaged."""
+
+
+class CorruptOutputError(CorruptSketchError):
+    """An output exists and was to be kept if it is up to date, but it is damaged."""
+
+
 class OutputError(NysketchError):
     """A result could not be written; what was there before is untouched."""
+
+
+class StaleOutputError(OutputError):
+    """An output exists and was to be kept if it is up to date, but it was made from something else."""
 
 
 class ClusterError(NysketchError):

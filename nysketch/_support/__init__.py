@@ -2,6 +2,7 @@
 
 atomic.py          files that appear complete or not at all
 locks.py           one writer per output
+outputs.py         the guard of every output: inputs, lock, what is there already
 blas.py            one BLAS thread per worker
 jit.py             how functions are compiled
 cancel.py          asking whether to go on, from deep inside a read

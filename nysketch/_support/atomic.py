@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from nysketch.errors import OutputError, UsageError
+from nysketch.errors import OutputError
 
 
 @contextmanager
@@ -58,16 +58,3 @@ def remove_leftovers(output: Path) -> None:
         for path in output.parent.iterdir():
             if ours.fullmatch(path.name):
                 path.unlink()
-
-
-def refuse_to_replace(inputs: Iterable[str | os.PathLike[str]], output: Path) -> None:
-    """Keep an output from destroying what it is made from."""
-    for path in inputs if output.exists() else ():
-        if Path(path).exists() and output.samefile(path):
-            raise UsageError(f"{output}: is an input; choose another --output")
-
-
-def refuse_to_overwrite(path: Path, *, overwrite: bool, hint: str = "see --if-exists overwrite") -> None:
-    """Raise an OutputError if there is something at `path` that is to be kept."""
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path}: exists already; {hint}")

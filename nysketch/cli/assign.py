@@ -63,7 +63,7 @@ def command(
     The output is Parquet, CSV or Feather (.arrow), by its suffix. Columns may be in any order, and there
     may be more than the MODEL needs. Memory does not grow with the rows.
     """
-    from nysketch._support.atomic import refuse_to_replace
+    from nysketch._support.outputs import refuse_to_replace
     from nysketch.models.apply import assign_to_file, threads_within
     from nysketch.models.files import load_model
     from nysketch.sources.open import open_source

@@ -13,6 +13,7 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 
 if TYPE_CHECKING:
+    from nysketch.jobs.store import Store
     from nysketch.jobs.summary import Summary
 
 log = logging.getLogger("nysketch")
@@ -73,12 +74,26 @@ def command(
         return 0
     log_as_json = click.get_current_context().params.get("log_format") == "json"
 
-    def tell(summary: Summary) -> None:
-        _tell(summary, as_json=as_json, log_as_json=log_as_json, quiet=quiet)
+    def announce(summary: Summary) -> None:
+        _announce(summary, as_json=as_json, log_as_json=log_as_json, quiet=quiet)
 
     with _output.progress_bar("sketch", " rows", quiet=quiet) as bar:
-        summary = run_job(loaded, dry_run=dry_run, lock_wait=lock_wait, progress=_by_rows(bar), tell=tell)
+        summary = run_job(
+            loaded,
+            write_report=_write_report,
+            dry_run=dry_run,
+            lock_wait=lock_wait,
+            progress=_by_rows(bar),
+            announce=announce,
+        )
     return summary.exit_code
+
+
+def _write_report(store: Store, output: Path) -> None:
+    """Write the report of a store; pictures and pages are loaded only by runs that have one to write."""
+    from nysketch.report.write import write_report
+
+    write_report(store, output)
 
 
 def _by_rows(bar: Callable[[int, int | None], None]) -> Callable[[str, int, int | None], None]:
@@ -91,7 +106,7 @@ def _by_rows(bar: Callable[[int, int | None], None]) -> Callable[[str, int, int 
     return progress
 
 
-def _tell(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool) -> None:
+def _announce(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool) -> None:
     facts: dict[str, Any] = summary.describe()
     for name, why in summary.skipped.items():
         log.warning("skipped %s: %s", name, why)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
-from nysketch._support.locks import output_lock
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import claimed
 from nysketch._types import Rows
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
@@ -140,9 +140,7 @@ def _written(
 ) -> Coreset:
     """Write the coreset that `make` returns, of these inputs, to a Parquet, CSV or Feather file."""
     format = format_of(output)
-    refuse_to_replace(inputs, output)
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
+    with claimed(output, inputs=inputs, overwrite=overwrite, wait=lock_wait):
         found = make()
         table = as_table(found, naming)
         with atomic_file(output) as file, table_writer(file, format, table.schema, output) as write:

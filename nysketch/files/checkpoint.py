@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nysketch.accumulators.tally import Tally
-from nysketch.errors import CorruptSketchError, InputError
+from nysketch.errors import CheckpointMismatchError, CorruptCheckpointError, CorruptSketchError, InputError
 from nysketch.files.format import read_parts, sketch_from_parts, sketch_parts, write_parts
 from nysketch.sketches.sketch import Sketch
 
@@ -38,7 +38,7 @@ class Checkpoint:
     """The checkpoint of one output; `partial` is the unfinished sketch found there, if any.
 
     It must have been left by the same request, or by one of the `alternatives` that would have given the
-    same sums so far.
+    same sums so far: else a CheckpointMismatchError is raised, and a CorruptCheckpointError if it is damaged.
     """
 
     def __init__(
@@ -77,12 +77,14 @@ class Checkpoint:
             if found in self._alternatives:
                 different = []
             changes = [self._change(name, found.get(name)) for name in different]
+        except InputError as error:  # of the file system
+            raise CheckpointMismatchError(str(error)) from error
         except (CorruptSketchError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CorruptSketchError(
+            raise CorruptCheckpointError(
                 f"{self.path}: unusable checkpoint: {error}. Start over with --restart"
             ) from error
         if different:
-            raise InputError(
+            raise CheckpointMismatchError(
                 f"{self.path}: left by a run with other {'; '.join(changes)}. "
                 "Put things back as they were to continue it, or start over with --restart"
             )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import claimed
 from nysketch._support.string_arrays import text_arrays
 from nysketch.basis.base import Basis
 from nysketch.basis.fourier import FourierBasis
@@ -25,21 +26,19 @@ FORMATS = ("npz", "json", "parquet")
 
 def export_file(path: Path, output: Path, format: str | None = None, *, overwrite: bool) -> None:
     """Write the sketch or basis at `path` to `output`, which must be another file."""
-    refuse_to_overwrite(output, overwrite=overwrite)
-    refuse_to_replace([path], output)
-    thing = load(path)
-    log_missing_parts(thing, "what is exported")
-    try:
-        export(thing, output, format)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    format = _require_format(output, format)
+    with claimed(output, inputs=[path], overwrite=overwrite):
+        thing = load(path)
+        log_missing_parts(thing, "what is exported")
+        try:
+            export(thing, output, format)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
 
 
 def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None:
     """Write a sketch or basis as `format`, or as the suffix of `path` says."""
-    chosen = format or path.suffix.lstrip(".")
-    if chosen not in FORMATS:
-        raise UsageError(f"{path}: cannot tell the format from the name; use --to {'|'.join(FORMATS)}")
+    chosen = _require_format(path, format)
     arrays = _arrays(thing)
     with atomic_file(path) as file:
         if chosen == "npz":
@@ -52,6 +51,14 @@ def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None
             file.write(text.encode() + b"\n")
         else:
             _write_landmarks(thing, arrays, file)
+
+
+def _require_format(path: Path, format: str | None) -> str:
+    """Return the format to write, by name or by the suffix of the path; it must be a known one."""
+    chosen = format or path.suffix.lstrip(".")
+    if chosen not in FORMATS:
+        raise UsageError(f"{path}: cannot tell the format from the name; use --to {'|'.join(FORMATS)}")
+    return chosen
 
 
 def _arrays(thing: Sketch | Basis) -> dict[str, NDArray[Any]]:

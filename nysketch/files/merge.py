@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nysketch._support.atomic import refuse_to_overwrite
 from nysketch._support.intervals import in_words, is_one, numbers, stretched
-from nysketch._support.locks import output_lock
+from nysketch._support.outputs import claimed
 from nysketch.accumulators.protocol import Statistic
 from nysketch.accumulators.tally import STATISTICS
 from nysketch.basis.base import Basis
@@ -209,8 +208,7 @@ def _combine(
     lock_wait: float,
 ) -> Sketch:
     """Fold an operation over sketch files, and save the result if it is what is required."""
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
+    with claimed(output, inputs=paths, overwrite=overwrite, wait=lock_wait):
         result = _folded(paths, operation, str(output))
         if require is not None:
             require(result)

@@ -1,6 +1,7 @@
 """Job file, variables and flags → the settings of a run; which of them may never change.
 
-Paths in a job file are relative to it, so that a run works in the directory of its job file.
+Paths in a job file are relative to its directory. Settings, stores and messages have them as they are written
+there; `Job.at` says where they are.
 """
 
 from __future__ import annotations
@@ -40,8 +41,28 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The directory that paths are relative to."""
-        return self.path.absolute().parent
+        """The directory of the job file, where relative paths in it start."""
+        return self.path.parent
+
+    def at(self, path: str | Path) -> Path:
+        """Return where a path of the job file is."""
+        return self.folder / path
+
+    def as_written(self, message: str) -> str:
+        """Return a message with the paths of the job as they are written in the job file.
+
+        Messages are kept in the history of a store: they may not depend on where a run was started.
+        """
+        settings = self.settings
+        written = [settings["job"]["store"], settings["basis"]["file"], settings["report"]["output"]]
+        written += [model["output"] for model in self.models]
+        written += [comparison["reference"] for comparison in self.comparisons]
+        for path in map(Path, filter(None, written)):
+            at = self.at(path)
+            # Not inside of a longer path. Errors in writing name the file that a link leads to.
+            either = "|".join(map(re.escape, (str(at), os.path.realpath(at))))
+            message = str(path).join(re.split(rf"(?<![\w/.~-])(?:{either})", message))
+        return message
 
     @property
     def name(self) -> str:
@@ -50,8 +71,8 @@ class Job:
 
     @property
     def store(self) -> Path:
-        """The directory of the store; relative to the job file, where it is not absolute."""
-        return Path(self.settings["job"]["store"])
+        """The directory of the store."""
+        return self.at(self.settings["job"]["store"])
 
     @property
     def inputs(self) -> dict[str, Any]:

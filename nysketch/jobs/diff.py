@@ -19,28 +19,32 @@ log = logging.getLogger("nysketch")
 
 
 @dataclass(frozen=True)
-class Work:
-    """A partition to be sketched."""
+class PartitionWork:
+    """A partition to be sketched: the files to read, and what the store will remember of them."""
 
     locations: list[Location]
     inputs: list[InputRecord]
 
 
 @dataclass
-class Plan:
-    """Partitions by what there is to do; `touched` have inputs that only look new."""
+class RunPlan:
+    """Partitions by what a run has to do with them.
+
+    Inputs of those `touched` have a new time of change and the old content; those `waiting` have files that
+    may still be written.
+    """
 
     stored: dict[str, Partition]
-    new: dict[str, Work] = field(default_factory=dict)
-    changed: dict[str, Work] = field(default_factory=dict)
+    new: dict[str, PartitionWork] = field(default_factory=dict)
+    changed: dict[str, PartitionWork] = field(default_factory=dict)
     touched: dict[str, list[InputRecord]] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
 
 
-def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
-    """Look up inputs and compare them with the store; say what was left aside in the summary."""
-    found = scan(job.inputs)
+def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
+    """Look up inputs and compare them with the store; what cannot be used goes into the summary."""
+    found = scan(job.inputs, base=job.folder)
     if not found.partitions and not found.waiting and not found.problems:
         paths = ", ".join(map(without_secrets, job.inputs["paths"]))
         raise InputError(
@@ -50,7 +54,7 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     summary.skipped |= found.problems
     for path in found.unmatched:
         log.warning("%s: no files match", path)
-    plan = Plan(whole_partitions(store), waiting=found.waiting)
+    plan = RunPlan(whole_partitions(job, store), waiting=found.waiting)
     retired = store.retired()
     names = [name for name in found.partitions if not retired or name > retired[-1]]
     kept = job.settings["retention"]["partitions"]
@@ -79,39 +83,39 @@ def make_plan(job: Job, store: Store, summary: Summary) -> Plan:
     return plan
 
 
-def whole_partitions(store: Store) -> dict[str, Partition]:
+def whole_partitions(job: Job, store: Store) -> dict[str, Partition]:
     """Return the partitions that are whole: described, and with a sketch; and that have not retired."""
     found = {}
     for name in sorted(set(store.partition_names()) - set(store.retired())):
         try:
             partition = store.partition(name)
         except (CorruptSketchError, InputError) as error:
-            log.warning("%s", error)
+            log.warning("%s", job.as_written(str(error)))
             continue
         if store.partition_file(name).exists():
             found[name] = partition
         else:
-            log.warning("%s: the sketch is missing", store.partition_file(name))
+            log.warning("%s: the sketch is missing", job.as_written(str(store.partition_file(name))))
     return found
 
 
-def _sort_in(plan: Plan, job: Job, name: str, locations: list[Location], request: str | None) -> None:
+def _sort_in(plan: RunPlan, job: Job, name: str, locations: list[Location], request: str | None) -> None:
     """Tell whether a partition is new, changed, or what it was."""
     known = plan.stored.get(name)
     content = job.inputs["digest"] == "content"
     inputs = fingerprints(locations, [] if known is None else known.inputs, content=content)
     if known is None:
-        plan.new[name] = Work(locations, inputs)
+        plan.new[name] = PartitionWork(locations, inputs)
     elif known.request != request:
-        plan.changed[name] = Work(locations, inputs)
+        plan.changed[name] = PartitionWork(locations, inputs)
     elif same_content(inputs, known.inputs):
         if inputs != known.inputs:
             plan.touched[name] = inputs
     elif job.settings["removed"]["policy"] == "drop" or not still_there(inputs, known.inputs):
-        plan.changed[name] = Work(locations, inputs)
+        plan.changed[name] = PartitionWork(locations, inputs)
 
 
-def _removed(job: Job, plan: Plan, found: Scan) -> list[str]:
+def _removed(job: Job, plan: RunPlan, found: Scan) -> list[str]:
     """Return the partitions to drop because their inputs have gone."""
     gone = [name for name in plan.stored if name not in found.partitions and name not in found.waiting]
     if not gone or job.settings["removed"]["policy"] == "keep":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from nysketch._support.blas import one_thread
@@ -89,7 +88,7 @@ class Drift:
         if other in self._digests:
             return self._digests[other]
         if other not in self._files:
-            self._files[other] = file_digest(Path(other)) or ""
+            self._files[other] = file_digest(self._job.at(other)) or ""
         return self._files[other]
 
     def _request(self, name: str) -> str:
@@ -143,7 +142,8 @@ class Drift:
         if name not in self._last:
             if len(self._last) > 1:
                 del self._last[next(iter(self._last))]
-            sketch = self._store.sketch(name) if name in self._digests else load_sketch(name)
+            known = name in self._digests
+            sketch = self._store.sketch(name) if known else load_sketch(self._job.at(name))
             if self._basis is None:
                 self._basis = sketch.basis
             # One object: its eigenvectors are worked out once, not once per sketch.
@@ -178,7 +178,7 @@ class Drift:
                         f"{name} could not be tested against {found['other']} (rows {found['rows'][1]:,} and "
                         f"{found['rows'][0]:,}): no alarm can tell"
                     )
-                if found["name"] in wanted and counts(found) and is_news:
+                if found["name"] in wanted and is_alarm(found) and is_news:
                     keys = ("against", "mmd", "name", "other", "p_value")
                     alarms.append({"partition": name} | {key: found[key] for key in keys})
         return alarms, errors
@@ -206,8 +206,8 @@ class Drift:
             write_json(self._store.alarms_file, value)
 
 
-def counts(comparison: Mapping[str, Any]) -> bool:
-    """Tell whether a difference is more than chance, and large enough to matter."""
+def is_alarm(comparison: Mapping[str, Any]) -> bool:
+    """Tell whether a comparison found a difference beyond chance that is large enough to matter."""
     return bool(comparison["rejected"]) and comparison["mmd"] >= comparison["at_least"]
 
 
@@ -235,7 +235,7 @@ def _described(
         "rejected": bool(found.rejected),
         "sketches": digests,
     }
-    described["verdict"] = _verdict(found, large=counts(described))
+    described["verdict"] = _verdict(found, large=is_alarm(described))
     return described
 
 

@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -49,15 +50,15 @@ class Scan:
         return sum(map(len, self.partitions.values()))
 
 
-def scan(inputs: Mapping[str, Any], *, now: float | None = None) -> Scan:
-    """Look up the files that `[inputs]` names; no rows are read."""
+def scan(inputs: Mapping[str, Any], *, base: Path | None = None, now: float | None = None) -> Scan:
+    """Look up the files that `[inputs]` names, relative to the directory `base`; no rows are read."""
     found = Scan()
     located: list[tuple[Location, Any]] = []
     patience = retry_policy_of(inputs["retries"], inputs["timeout"])
     for path in inputs["paths"]:
         dated = template(path)
         try:
-            locations = expand([path if dated is None else dated.glob], patience)
+            locations = expand([path if dated is None else dated.glob], patience, base=base)
         except NoFilesError:
             found.unmatched.append(without_secrets(path))
             continue

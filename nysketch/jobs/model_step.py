@@ -1,6 +1,7 @@
 """Models of windows: learned again when their window, or what is asked of them, has changed.
 
-A model remembers what it was learned from among its facts, under `nightly`.
+A model remembers what it was learned from among its facts: partition, window and a digest of the request,
+under the key `nightly`, which is part of the format.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nysketch.errors import CorruptSketchError, InputError
+from nysketch.jobs.config import Job
 from nysketch.jobs.store import Store
 from nysketch.jobs.store_io import digest_of, make_folder
 from nysketch.learning.sweep import sweep
@@ -22,10 +24,10 @@ log = logging.getLogger("nysketch")
 _LEARNING = ("covariance", "decoder", "trials", "seed", "robust")
 
 
-def outdated(store: Store, model: Mapping[str, Any]) -> bool:
+def outdated(job: Job, store: Store, model: Mapping[str, Any]) -> bool:
     """Tell whether a model, or one of its copies, is not that of its window as it is now."""
     wanted = _request(store, model)
-    return any(_request_of(path) != wanted for path in _paths(store, model))
+    return any(_request_of(path) != wanted for path in _paths(job, store, model))
 
 
 def _request(store: Store, model: Mapping[str, Any]) -> str:
@@ -34,11 +36,11 @@ def _request(store: Store, model: Mapping[str, Any]) -> str:
     return digest_of([asked, store.window(model["window"]).digest])
 
 
-def _paths(store: Store, model: Mapping[str, Any]) -> list[Path]:
+def _paths(job: Job, store: Store, model: Mapping[str, Any]) -> list[Path]:
     """Return where a model is kept; its newest file is the last in the store to be written."""
     newest = store.window(model["window"]).partitions[-1]
     paths = [store.model_file(model["name"], newest), store.model_file(model["name"])]
-    return paths if model["output"] is None else [*paths, Path(model["output"])]
+    return paths if model["output"] is None else [*paths, job.at(model["output"])]
 
 
 def _request_of(path: Path) -> Any:
@@ -49,12 +51,12 @@ def _request_of(path: Path) -> Any:
     return facts.get("request") if isinstance(facts, dict) else None
 
 
-def refresh(store: Store, model: Mapping[str, Any]) -> None:
+def refresh(job: Job, store: Store, model: Mapping[str, Any]) -> None:
     """Learn a model from its window, and keep it: by its newest partition, as the newest, and as a copy."""
     if model["output"] is not None:
         require_format(Path(model["output"]))
     wanted = _request(store, model)
-    paths = _paths(store, model)
+    paths = _paths(job, store, model)
     done = next((path for path in paths if _request_of(path) == wanted), None)
     learned = load_model(done) if done is not None else _learned(store, model, wanted)
     make_folder(paths[0].parent)

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 from nysketch._support.locks import lock_path, output_lock
@@ -20,7 +19,7 @@ from nysketch.errors import CorruptSketchError, IncompatibleError, InputError, N
 from nysketch.files.format import load_basis, save
 from nysketch.jobs import model_step, window_step
 from nysketch.jobs.config import ALL, Job, differences
-from nysketch.jobs.diff import Plan, make_plan, whole_partitions
+from nysketch.jobs.diff import RunPlan, plan_run, whole_partitions
 from nysketch.jobs.drift_step import Drift
 from nysketch.jobs.sketch_step import first_basis, require_same_basis, settle_partition, sketch_partition
 from nysketch.jobs.store import JSON, SCHEMA_VERSION, SKETCH, Store
@@ -41,8 +40,10 @@ log = logging.getLogger("nysketch")
 
 # Called with the partition that is being read, and how many rows of how many are done.
 PartitionProgress = Callable[[str, int, int | None], None]
+# Called with a store and where its report is to be written.
+WriteReport = Callable[[Store, Path], object]
 _REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
-# Names of files that runs put into partitions/; what others put there is left alone.
+# Files of partitions/ that a run may remove: sketches, descriptions, checkpoints. It keeps all others.
 _OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
 _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
 
@@ -50,33 +51,46 @@ _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
 def run_job(
     job: Job,
     *,
+    write_report: WriteReport,
     dry_run: bool = False,
     lock_wait: float | None = None,
     progress: PartitionProgress | None = None,
-    tell: Callable[[Summary], None] = lambda _: None,
+    announce: Callable[[Summary], None] = lambda _: None,
 ) -> Summary:
-    """Bring the store of a job up to date; `tell` hears what was done before it counts as reported.
+    """Bring the store of a job up to date.
 
-    Works in the directory of the job file, and the whole process with it.
+    `write_report` is called if the job asks for a report and the store has changed: reports know stores, and
+    not the other way round. `announce` is called with what was done, before alarms count as raised.
     """
-    store, summary = Store(job.store), Summary(job.name, str(job.store), dry_run=dry_run)
-    with contextlib.chdir(job.folder):
+    store = Store(job.store)
+    summary = Summary(job.name, job.as_written(str(job.store)), dry_run=dry_run)
+    with _named_as_written(job):
         _require_store_or_nothing(store)
         if dry_run:
             _pretend(job, store, summary)
-            tell(summary)
+            announce(summary)
             return summary
         make_folder(store.path)
         wait = job.settings["job"]["lock_wait"] if lock_wait is None else lock_wait
-        with output_lock(store.file, wait=wait), _failure_recorded(store, summary):
+        with output_lock(store.file, wait=wait), _failure_recorded(job, store, summary):
             drift = _carry_out(job, store, summary, progress)
             state = _report_due(job, store, summary)
             append_line(store.history_file, summary.describe())
             if state is not None:  # after the line: it tells of this run, too
-                _write_report(store, state, summary)
-            tell(summary)
+                _report(job, store, state, summary, write_report)
+            announce(summary)
             drift.mark_as_seen()
     return summary
+
+
+@contextlib.contextmanager
+def _named_as_written(job: Job) -> Iterator[None]:
+    """Let errors name files as the job file does."""
+    try:
+        yield
+    except NysketchError as error:
+        error.args = (job.as_written(str(error)),)
+        raise
 
 
 def _require_store_or_nothing(store: Store) -> None:
@@ -94,12 +108,13 @@ def _require_store_or_nothing(store: Store) -> None:
 
 
 @contextlib.contextmanager
-def _failure_recorded(store: Store, summary: Summary) -> Iterator[None]:
+def _failure_recorded(job: Job, store: Store, summary: Summary) -> Iterator[None]:
     """Write a line in the history also if a run ends in an error, as far as that can be written."""
     try:
         yield
     except (NysketchError, OSError) as error:
         summary.errors.append(str(error))
+        summary.rename(job.as_written)
         summary.exit_code = getattr(error, "exit_code", 1)
         summary.stop_clock()
         with contextlib.suppress(NysketchError):
@@ -111,7 +126,7 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
     """Say what a run would do; nothing is written, and no rows are read."""
     if store.file.exists():
         _require_same_settings(job, store)
-    plan = make_plan(job, store, summary)
+    plan = plan_run(job, store, summary)
     summary.new, summary.changed, summary.removed = list(plan.new), list(plan.changed), plan.removed
     digests = {name: part.sketch for name, part in plan.stored.items() if name not in plan.removed}
     digests |= dict.fromkeys([*plan.new, *plan.changed], "to be made")
@@ -122,6 +137,7 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
     summary.windows = [name for name in wanted if not window_step.is_current(store, name, wanted[name])]
     summary.models = [model["name"] for model in job.models if model["window"] in summary.windows]
     summary.compared = [name for name in (*plan.new, *plan.changed) if job.comparisons and name in live]
+    summary.rename(job.as_written)
 
 
 # ---- a run -------------------------------------------------------------------------------------------
@@ -129,13 +145,12 @@ def _pretend(job: Job, store: Store, summary: Summary) -> None:
 
 def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProgress | None) -> Drift:
     _prepare(job, store)
-    plan = make_plan(job, store, summary)
+    plan = plan_run(job, store, summary)
     basis = _basis(job, store, plan, summary)
     if basis is not None:
         _sketch_all(job, store, basis, plan, summary, progress)
-    there = {
-        part.name: part.sketch for part in whole_partitions(store).values() if part.name not in plan.removed
-    }
+    whole = whole_partitions(job, store)
+    there = {name: part.sketch for name, part in whole.items() if name not in plan.removed}
     live = {name: there[name] for name in _newest(job, sorted(there))}
     retiring = {name: digest for name, digest in there.items() if name not in live}
     _update_windows(job, store, live, retiring, summary)
@@ -154,6 +169,7 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProg
     summary.alarms, unheard = drift.news()
     for text in unheard:
         summary.note_error(InputError(text))
+    summary.rename(job.as_written)
     summary.finish(partitions=len(live))
     return drift
 
@@ -190,7 +206,7 @@ def _require_same_settings(job: Job, store: Store) -> None:
         require_same_basis(job, load_basis(store.basis_file))
 
 
-def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None:
+def _basis(job: Job, store: Store, plan: RunPlan, summary: Summary) -> Basis | None:
     """Return the basis of the store; made on the first run, and found in a sketch if it was lost."""
     if store.basis_file.exists():
         return load_basis(store.basis_file)
@@ -202,7 +218,7 @@ def _basis(job: Job, store: Store, plan: Plan, summary: Summary) -> Basis | None
 
 
 def _sketch_all(
-    job: Job, store: Store, basis: Basis, plan: Plan, summary: Summary, progress: PartitionProgress | None
+    job: Job, store: Store, basis: Basis, plan: RunPlan, summary: Summary, progress: PartitionProgress | None
 ) -> None:
     """Sketch new and changed partitions; one that cannot be read does not keep others from being read."""
     for name, work in sorted({**plan.new, **plan.changed}.items()):
@@ -216,7 +232,7 @@ def _sketch_all(
         except InputError as error:
             summary.skipped[name] = str(error)
             continue
-        summary.skipped.pop(name, None)  # it was no basis, but is a sketch
+        summary.skipped.pop(name, None)  # no basis could be made from it, but now it has been sketched
         (summary.new if name in plan.new else summary.changed).append(name)
         summary.rows += sketch.rows
         summary.dropped_rows += sketch.dropped_rows
@@ -282,8 +298,8 @@ def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
         if model["window"] not in there:
             continue
         try:
-            if model_step.outdated(store, model):
-                model_step.refresh(store, model)
+            if model_step.outdated(job, store, model):
+                model_step.refresh(job, store, model)
                 summary.models.append(model["name"])
         except (*_UNFIT, UsageError) as error:
             summary.note_error(error, f"[[models]] {model['name']}")
@@ -299,19 +315,21 @@ def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | No
         return None
     trouble = [summary.errors, summary.skipped]
     state = {"output": output, "state": digest_of([_state(store), trouble])}
-    if Path(output).exists() and read_json_or_none(store.report_note) == state:
+    if job.at(output).exists() and read_json_or_none(store.report_note) == state:
         return None
     summary.report = output
     return state
 
 
-def _write_report(store: Store, state: dict[str, str], summary: Summary) -> None:
+def _report(
+    job: Job, store: Store, state: dict[str, str], summary: Summary, write_report: WriteReport
+) -> None:
     try:
-        # Reports know stores, and not the other way round: this is the one place that reaches up.
-        import_module("nysketch.report.write").write_report(store, Path(state["output"]))
+        write_report(store, job.at(state["output"]))
         write_json(store.report_note, state)
     except NysketchError as error:
         summary.note_error(error, "[report]")
+        summary.rename(job.as_written)
         summary.exit_code = summary.exit_code or error.exit_code
 
 

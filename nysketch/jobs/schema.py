@@ -19,6 +19,10 @@ Check = Callable[[Any], Any]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 
 
+class _NotAChoiceError(ValueError):
+    """A word that is none of those allowed; the message lists them, and what was probably meant."""
+
+
 @dataclass(frozen=True)
 class Key:
     """One setting: `check` returns the value to use, or raises ValueError with what it must be."""
@@ -90,7 +94,8 @@ def choice(*allowed: str) -> Check:
 
     def check(value: Any) -> str:
         if value not in allowed:
-            raise ValueError(f"must be one of {', '.join(map(repr, allowed))}{_suggest(value, allowed)}")
+            words = ", ".join(map(repr, allowed))
+            raise _NotAChoiceError(f"must be one of {words}{_suggest(value, allowed)}")
         return str(value)
 
     return check
@@ -291,5 +296,7 @@ def checked_value(where: str, value: Any, key: Key) -> Any:
     """Return one setting, or say what it must be."""
     try:
         return key.check(value)
+    except _NotAChoiceError as error:
+        raise UsageError(f"{where} {error}") from None
     except ValueError as error:
-        raise UsageError(f"{where} {error}{'' if 'one of' in str(error) else f', not {value!r}'}") from None
+        raise UsageError(f"{where} {error}, not {value!r}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,15 @@ from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.engines.threads import Threads
-from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
-from nysketch.files.checkpoint import checkpoint_path
+from nysketch.errors import (
+    CheckpointMismatchError,
+    CorruptCheckpointError,
+    CorruptOutputError,
+    InputError,
+    NysketchError,
+    StaleOutputError,
+    UsageError,
+)
 from nysketch.files.format import load_basis, save
 from nysketch.jobs.config import Job
 from nysketch.jobs.inputs import InputRecord, fingerprints
@@ -47,8 +55,8 @@ log = logging.getLogger("nysketch")
 def require_same_basis(job: Job, basis: Basis) -> None:
     """Refuse another basis than that of the store, where the job names a file that still exists."""
     named = job.settings["basis"]["file"]
-    if named is not None and Path(named).exists():
-        given = load_basis(named)
+    if named is not None and job.at(named).exists():
+        given = load_basis(job.at(named))
         if given != basis:
             raise UsageError(
                 f"[basis] file = {named!r} is now {given.digest[:12]}, but the store was made with "
@@ -62,7 +70,7 @@ def first_basis(
     """Make the basis from the first partitions that can be read, or take the one that the job names."""
     named = job.settings["basis"]["file"]
     if named is not None:
-        basis = load_basis(named)
+        basis = load_basis(job.at(named))
         save(basis, store.basis_file)
         return basis
     left = dict(partitions)
@@ -145,7 +153,7 @@ def sketch_partition(
         saving = Saving(if_exists, every, restart)
         return sketch_to_file(source, output, basis, job.pass_options(), saving=saving, execution=execution)
 
-    outcome = _attempted(attempt, output)
+    outcome = _kept_or_made(attempt, output)
     if fingerprints(locations, inputs) != inputs:
         raise InputError(f"{name}: an input changed while it was being read; the next run reads it again")
     description = _description(name, outcome.sketch, inputs, request_of(job, basis), output)
@@ -164,22 +172,21 @@ def settle_partition(path: Path) -> None:
         replace_file(pending(path), path)
 
 
-def _attempted(attempt: Callable[..., Outcome], output: Path) -> Outcome:
-    """Take the sketch that is there if it is the one wanted, else replace it; checkpoints likewise."""
-    checkpoint = str(checkpoint_path(output))
-    for if_exists in ("skip", "overwrite"):
-        for restart in (False, True):
-            try:
-                return attempt(if_exists, restart=restart)
-            except (InputError, CorruptSketchError, OutputError) as error:
-                unfit_checkpoint = not restart and str(error).startswith(checkpoint)
-                unfit_output = if_exists == "skip" and output.exists() and str(error).startswith(str(output))
-                if unfit_checkpoint:
-                    continue
-                if unfit_output:
-                    break
-                raise
-    raise AssertionError("the last attempt returns or raises")
+def _kept_or_made(attempt: Callable[..., Outcome], output: Path) -> Outcome:
+    """Keep the sketch that a killed run left if it is the one wanted, else make it.
+
+    Continue its checkpoint if that belongs to the same request, else start over.
+    """
+    if os.access(output, os.R_OK):
+        try:
+            return attempt("skip")
+        except (StaleOutputError, CorruptOutputError) as error:
+            log.debug("made again: %s", error)
+    try:
+        return attempt("overwrite")
+    except (CheckpointMismatchError, CorruptCheckpointError) as error:
+        log.debug("started over: %s", error)
+        return attempt("overwrite", restart=True)
 
 
 def _description(

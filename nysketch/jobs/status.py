@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nysketch.errors import CorruptSketchError
-from nysketch.jobs.drift_step import counts
+from nysketch.jobs.drift_step import is_alarm
 from nysketch.jobs.partition_names import gaps
 from nysketch.jobs.store import Store
 from nysketch.jobs.store_io import read_json_or_none
@@ -33,7 +33,7 @@ def status(store: Store) -> dict[str, Any]:
             {"name": found["name"], "partition": name, "mmd": found["mmd"]}
             for name in names
             for found in drift.get(name, [])
-            if _counts(found)
+            if _is_alarm(found)
         ],
         "dropped_rows": sum(partition.dropped_rows for partition in partitions),
         "first": names[0] if names else None,
@@ -71,9 +71,9 @@ def status(store: Store) -> dict[str, Any]:
 _SHOWN = ("name", "against", "other", "mmd", "standard_error", "p_value", "rejected", "verdict")
 
 
-def _counts(found: dict[str, Any]) -> bool:
+def _is_alarm(found: dict[str, Any]) -> bool:
     try:
-        return counts(found)
+        return is_alarm(found)
     except (KeyError, TypeError) as error:
         raise CorruptSketchError(
             "a file in drift/ does not hold comparisons; remove it: the next `nysketch run` makes it again"

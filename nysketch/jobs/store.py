@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nysketch.basis.base import Basis
 from nysketch.errors import CorruptSketchError, InputError, UsageError
@@ -28,9 +28,6 @@ from nysketch.files.format import load_basis, load_sketch
 from nysketch.jobs.store_io import described, file_digest, pending, read_json, read_lines
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
-
-if TYPE_CHECKING:
-    pass
 
 SCHEMA_VERSION = 1
 SKETCH, JSON = ".nysk", ".json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -47,6 +48,11 @@ class Summary:
         """Note what went wrong where the rest of the run can go on."""
         self.errors.append(str(error) if what is None else f"{what}: {error}")
         self._error_code = self._error_code or error.exit_code
+
+    def rename(self, named: Callable[[str], str]) -> None:
+        """Call files by other names in all messages."""
+        self.errors = [named(error) for error in self.errors]
+        self.skipped = {name: named(why) for name, why in self.skipped.items()}
 
     @property
     def idle(self) -> bool:

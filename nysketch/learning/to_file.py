@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
-from nysketch._support.locks import output_lock
+from nysketch._support.outputs import claimed, refuse_to_replace
 from nysketch._types import Progress
 from nysketch.engines.threads import Threads
 from nysketch.files.merge import merged
@@ -65,9 +64,7 @@ def learn_to_file(
     Sketches are merged first; options are those of `learning.Learner`.
     """
     require_format(output, format)
-    refuse_to_replace(paths, output)
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
+    with claimed(output, inputs=paths, overwrite=overwrite, wait=lock_wait):
         sketch = merged(paths)
         source = None
         if refinement is not None:  # better told now that it cannot be read

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
-from nysketch._support.locks import output_lock
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import claimed
 from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
@@ -172,20 +172,18 @@ def assign_to_file(
     task = _LabelTask(model, source, responsibilities=responsibilities, distances=distances, nulls=nulls)
     rows = unlabelled = 0
     label_rows = np.zeros(model.k, np.int64)
-    refuse_to_replace(source.local_paths, output)
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
-        with (
-            atomic_file(output) as file,
-            unchanged(source),
-            table_writer(file, format, task.schema, output) as write,
-            closing(task.tables(engine_of(engine), progress)) as tables,
-        ):
-            for group in _row_groups(tables):
-                labels = group["label"]
-                rows, unlabelled = rows + len(group), unlabelled + labels.null_count
-                label_rows += np.bincount(labels.drop_null().to_numpy(), minlength=model.k)
-                write(group)
+    with (
+        claimed(output, inputs=source.local_paths, overwrite=overwrite, wait=lock_wait),
+        atomic_file(output) as file,
+        unchanged(source),
+        table_writer(file, format, task.schema, output) as write,
+        closing(task.tables(engine_of(engine), progress)) as tables,
+    ):
+        for group in _row_groups(tables):
+            labels = group["label"]
+            rows, unlabelled = rows + len(group), unlabelled + labels.null_count
+            label_rows += np.bincount(labels.drop_null().to_numpy(), minlength=model.k)
+            write(group)
     return Assigned(rows, unlabelled, tuple(label_rows.tolist()))
 
 

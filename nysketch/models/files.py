@@ -17,7 +17,8 @@ from typing import IO, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import refuse_to_overwrite
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel

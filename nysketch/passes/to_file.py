@@ -6,14 +6,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nysketch._support.atomic import refuse_to_overwrite, refuse_to_replace
-from nysketch._support.locks import output_lock
+from nysketch._support.outputs import claimed
 from nysketch.accumulators.groups import grouped
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.tally import STATISTICS, Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
-from nysketch.errors import InputError, OutputError, UnreadableError, UsageError
+from nysketch.errors import (
+    CorruptOutputError,
+    CorruptSketchError,
+    InputError,
+    StaleOutputError,
+    UnreadableError,
+    UsageError,
+)
 from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.files.format import load_sketch, require_small_header, save, sketch_parts
 from nysketch.passes.execution import HERE, Execution
@@ -68,11 +74,14 @@ def sketch_to_file(
     As `sketch_source` does: at a basis, or at one that is made first.
     """
     saving = saving or Saving()
-    if_exists, lock_wait = saving.if_exists, saving.lock_wait
-    refuse_to_replace(source.local_paths, output)
-    with output_lock(output, wait=lock_wait):
-        hint = "see --if-exists skip|overwrite"
-        refuse_to_overwrite(output, overwrite=if_exists != "fail", hint=hint)
+    if_exists = saving.if_exists
+    with claimed(
+        output,
+        inputs=source.local_paths,
+        overwrite=if_exists != "fail",
+        wait=saving.lock_wait,
+        hint="see --if-exists skip|overwrite",
+    ):
         unreadable = tuple(map(str, source.skipped))
         if output.exists() and if_exists == "skip":
             have = _up_to_date(source, output, basis, options, shard)
@@ -142,9 +151,7 @@ def basis_to_file(
     execution: Execution = HERE,
 ) -> Basis:
     """Make a basis from a pilot of the source, and save it."""
-    refuse_to_replace(source.local_paths, output)
-    with output_lock(output, wait=lock_wait):
-        refuse_to_overwrite(output, overwrite=overwrite)
+    with claimed(output, inputs=source.local_paths, overwrite=overwrite, wait=lock_wait):
         basis = make_basis(source, options, seed=seed, nulls=nulls, execution=execution)
         save(basis, output)
     return basis
@@ -166,7 +173,10 @@ def _up_to_date(
     shard: Shard | None,
 ) -> Sketch:
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
-    have = load_sketch(output)
+    try:
+        have = load_sketch(output)
+    except CorruptSketchError as error:
+        raise CorruptOutputError(str(error)) from error
     made = have.basis.digest if isinstance(basis, Basis) else have.settings.get("basis")
     # A statistic was not kept when there was no such setting.
     absent = {name: value for kind in STATISTICS for name, value in kind.absent_settings.items()}
@@ -189,7 +199,7 @@ def _up_to_date(
     if any(mtime is not None and mtime >= written for _, _, mtime, _ in source.state() or ()):
         different.append("modification time of an input")
     if different:
-        raise OutputError(
+        raise StaleOutputError(
             f"{output}: exists, but was made from something else ({', '.join(sorted(different))} differ). "
             "Replace it with --if-exists overwrite"
         )

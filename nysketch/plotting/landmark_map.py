@@ -8,9 +8,10 @@ import numpy as np
 
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis, numeric_landmarks
+from nysketch.columns import feature_names
 from nysketch.models.base import Model
 from nysketch.models.mixture import MixtureModel
-from nysketch.plotting.projection import Projection, covariance, feature_names, middles, shares
+from nysketch.plotting.projection import Projection, covariance, middles, shares
 from nysketch.plotting.scales import count, share
 from nysketch.plotting.scatter import Centre, Dot
 from nysketch.sketches.sketch import Sketch
@@ -23,7 +24,7 @@ def landmarks_of(thing: Sketch | Basis) -> NystromBasis | None:
 
 def fits(model: Model, basis: NystromBasis) -> bool:
     """Tell whether a model is of the features that landmarks have."""
-    return model.features == feature_names(basis)
+    return model.features == feature_names(basis.columns)
 
 
 def dots_of(

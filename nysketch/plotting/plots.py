@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite, refuse_to_replace
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import claimed
 from nysketch.basis.base import Basis
+from nysketch.columns import feature_names
 from nysketch.errors import CorruptSketchError, IncompatibleError, UsageError
 from nysketch.files.format import load
 from nysketch.models.files import load_model
@@ -17,7 +19,7 @@ from nysketch.plotting.charts import heat_map
 from nysketch.plotting.drawing import Drawing, Words, text_width
 from nysketch.plotting.landmark_map import by_share, centres_of, dots_of, fits, landmarks_of, word_for
 from nysketch.plotting.png import require_matplotlib, write_png
-from nysketch.plotting.projection import feature_names, of_columns, of_landmarks, of_model
+from nysketch.plotting.projection import of_columns, of_landmarks, of_model
 from nysketch.plotting.scales import count, number, plural
 from nysketch.plotting.scatter import cloud
 from nysketch.plotting.svg import document
@@ -51,15 +53,15 @@ def plot(
         raise UsageError("no inputs were given")
     if format == "png":
         require_matplotlib()
-    refuse_to_overwrite(output, overwrite=overwrite)
-    refuse_to_replace([*paths, *([] if model is None else [model])], output)
+    inputs = paths if model is None else [*paths, Path(model)]
     draw = _of_several if len(paths) > 1 else _of_one
-    drawing = draw(paths, model, columns)
-    with atomic_file(output) as file:
-        if format == "png":
-            write_png(drawing, file)
-        else:
-            file.write(document(drawing).encode())
+    with claimed(output, inputs=inputs, overwrite=overwrite):
+        drawing = draw(paths, model, columns)
+        with atomic_file(output) as file:
+            if format == "png":
+                write_png(drawing, file)
+            else:
+                file.write(document(drawing).encode())
     return drawing
 
 
@@ -104,11 +106,11 @@ def draw_sketch(
     if basis is None:
         raise UsageError("a picture needs landmarks that are points; these are Fourier features or text")
     if model is not None and not fits(model, basis):
-        theirs, ours = (", ".join(names[:10]) for names in (model.features, feature_names(basis)))
+        theirs, ours = (", ".join(names[:10]) for names in (model.features, feature_names(basis.columns)))
         raise IncompatibleError(
             f"the model has columns {theirs}, the sketch {ours}; learn a model from this sketch"
         )
-    projection = of_landmarks(basis) if columns is None else of_columns(columns, feature_names(basis))
+    projection = of_landmarks(basis) if columns is None else of_columns(columns, feature_names(basis.columns))
     word = "cluster" if model is None else word_for(model)
     numbers = [] if model is None else by_share(model)
     dots = dots_of(thing, projection, model, numbers, word=word)

@@ -9,6 +9,7 @@ import numpy as np
 
 from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis
+from nysketch.columns import feature_names
 from nysketch.errors import UsageError
 from nysketch.models.base import Model
 from nysketch.models.kmeans import KMeansModel
@@ -63,15 +64,6 @@ def covariance(model: MixtureModel, component: int) -> Floats:
     return found if found.ndim == 2 else np.diag(found)
 
 
-def feature_names(basis: NystromBasis) -> list[str]:
-    """Return a name for each feature, as models have them."""
-    return [
-        column.name if column.width == 1 else f"{column.name}[{i}]"
-        for column in basis.columns
-        for i in range(column.width)
-    ]
-
-
 def principal(rows: Floats, center: Floats, scale: Floats, features: Sequence[str]) -> Projection:
     """Return the projection on the two directions in which scaled rows vary most."""
     scaled = (rows - center) / scale
@@ -110,7 +102,8 @@ def _axis_name(which: str, axis: Floats, part: float, features: Sequence[str]) -
 
 def of_landmarks(basis: NystromBasis) -> Projection:
     """Return the projection in which scaled landmarks vary most."""
-    return principal(np.asarray(basis.landmarks, np.float64), basis.center, basis.scale, feature_names(basis))
+    names = feature_names(basis.columns)
+    return principal(np.asarray(basis.landmarks, np.float64), basis.center, basis.scale, names)
 
 
 def of_model(model: Model) -> Projection:

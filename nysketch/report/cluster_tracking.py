@@ -1,4 +1,4 @@
-"""Clusters over time: which cluster of tonight's model is which of last night's.
+"""Clusters over time: which cluster of a model is which of the model before it.
 
 Learning numbers clusters as it finds them. Here those of successive models are paired so that their centres
 move as little as possible together, and numbered by their shares in the newest model.

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nysketch import __version__
-from nysketch._support.atomic import atomic_file, refuse_to_overwrite
+from nysketch._support.atomic import atomic_file
+from nysketch._support.outputs import claimed
 from nysketch.errors import UsageError
 from nysketch.jobs.store import Store
 from nysketch.plotting.scales import count, number, plural, signed
@@ -51,11 +52,12 @@ def write_report(store: Store | str | Path, output: str | Path, *, overwrite: bo
     output = Path(output)
     if output.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"{output}: a report is an HTML file; end its name in .html")
-    refuse_to_overwrite(output, overwrite=overwrite)
-    contents = read_contents(store)
-    content = render(contents).encode()
-    with atomic_file(output) as file:
-        file.write(content)
+    store = store if isinstance(store, Store) else Store.open(store)
+    with claimed(output, inputs=[store.path], overwrite=overwrite):
+        contents = read_contents(store)
+        content = render(contents).encode()
+        with atomic_file(output) as file:
+            file.write(content)
     newest = contents.newest
     return Report(
         headline(contents),

@@ -31,14 +31,19 @@ from nysketch.sources.table_formats import CATALOG, is_metadata
 _GLOB = frozenset("*?[")
 
 
-def expand(inputs: Sequence[str | Location], retry: RetryPolicy | None = None) -> list[Location]:
+def expand(
+    inputs: Sequence[str | Location], retry: RetryPolicy | None = None, *, base: Path | None = None
+) -> list[Location]:
     """Return the files that paths, globs, directories and URIs mean, in a stable order.
+
+    Relative paths start in the directory `base`, by default the working directory; files are called by the
+    names that were given, all the same.
 
     A directory that is a table of Delta Lake or Iceberg means the files of its current version, and so do
     `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`.
     """
     retry = retry or RetryPolicy()
-    locations = [location for item in inputs for location in _expand_one(item, retry)]
+    locations = [location for item in inputs for location in _expand_one(item, retry, base or Path())]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
         try:
@@ -54,15 +59,15 @@ def expand(inputs: Sequence[str | Location], retry: RetryPolicy | None = None) -
     return locations
 
 
-def _expand_one(item: str | Location, retry: RetryPolicy) -> list[Location]:
+def _expand_one(item: str | Location, retry: RetryPolicy, base: Path) -> list[Location]:
     if isinstance(item, Location):
         return [item]
     if "://" in item:
         return _expand_uri(item, retry)
     try:
-        if item.startswith(CATALOG) and not Path(item).exists():
+        if item.startswith(CATALOG) and not Path(base, item).exists():
             return catalog_locations(item.removeprefix(CATALOG), retry)
-        return _expand_local(item, retry)
+        return _expand_local(item, retry, base)
     except OSError as error:
         raise InputError(f"{item}: cannot look up: {error}") from error
 
@@ -70,29 +75,31 @@ def _expand_one(item: str | Location, retry: RetryPolicy) -> list[Location]:
 # ---- paths -------------------------------------------------------------------------------------------
 
 
-def _expand_local(text: str, retry: RetryPolicy) -> list[Location]:
-    if _GLOB & set(text) and not Path(text).exists():
+def _expand_local(text: str, retry: RetryPolicy, base: Path) -> list[Location]:
+    at = Path(base, text)
+    if _GLOB & set(text) and not at.exists():
         # Path.glob takes no absolute patterns.
-        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
-        matches = [path for path in matches if _is_meant(Path(path).name, Path(text).name)]
-        found = [_local(path) for path in matches if _is_file(Path(path))]
+        matches = sorted(glob.glob(text, root_dir=base, recursive=True))  # noqa: PTH207
+        matches = [path for path in matches if _is_meant(Path(path).name, at.name)]
+        found = [_local(path, base) for path in matches if _is_file(Path(base, path))]
         if "**" not in text:  # which matches what is in the directories too
-            found += [file for path in matches if Path(path).is_dir() for file in _below(path, retry)]
+            folders = [path for path in matches if Path(base, path).is_dir()]
+            found += [file for path in folders for file in _below(path, retry, base)]
         if not found:
             raise NoFilesError(f"{text}: no files match")
         return sorted(found, key=lambda location: location.name)
-    if Path(text).is_dir():
-        found = _below(text, retry)
+    if at.is_dir():
+        found = _below(text, retry, base)
         if not found:
             raise NoFilesError(f"{text}: no data files in this directory (looked for {_suffix_list()})")
         return found
-    if is_metadata(text) and Path(text).is_file():
-        return iceberg_locations(pafs.LocalFileSystem(), os.fspath(Path(text).absolute()), text, retry)
-    return [_local(text)]
+    if is_metadata(text) and at.is_file():
+        return iceberg_locations(pafs.LocalFileSystem(), os.fspath(at.absolute()), text, retry)
+    return [_local(text, base)]
 
 
-def _local(path: str) -> Location:
-    return Location(pafs.LocalFileSystem(), os.fspath(Path(path).absolute()), path)
+def _local(path: str, base: Path) -> Location:
+    return Location(pafs.LocalFileSystem(), os.fspath(Path(base, path).absolute()), path)
 
 
 def _is_file(path: Path) -> bool:
@@ -100,9 +107,9 @@ def _is_file(path: Path) -> bool:
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
-def _below(directory: str, retry: RetryPolicy) -> list[Location]:
+def _below(directory: str, retry: RetryPolicy, base: Path) -> list[Location]:
     """Return the data files of a directory, or of the table that it is."""
-    root, local = Path(directory), pafs.LocalFileSystem()
+    root, local = Path(base, directory), pafs.LocalFileSystem()
     absolute = os.fspath(root.absolute())
     table = table_locations(local, absolute, directory, absolute, retry)
     if table is not None:
@@ -110,7 +117,7 @@ def _below(directory: str, retry: RetryPolicy) -> list[Location]:
     files = sorted(os.fspath(path) for path in root.rglob("*") if _is_file(path))
     inside = [PurePosixPath(path).relative_to(root) for path in files]
     require_no_table(directory, inside)
-    return [_local(path) for path, short in zip(files, inside, strict=True) if _is_data(short)]
+    return [_local(os.fspath(Path(directory, short)), base) for short in inside if _is_data(short)]
 
 
 # ---- URIs --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from nysketch.jobs.config import load_job
 from nysketch.jobs.run import run_job
 from nysketch.jobs.store import Store
+from nysketch.report.write import write_report
 
 JOB = """
 [job]
@@ -72,7 +73,8 @@ class Nightly:
 
     def run(self, *changes, **options):
         """Run in this process; quicker than a process of its own."""
-        return run_job(load_job(self.job, changes=changes, environment={}), **options)
+        job = load_job(self.job, changes=changes, environment={})
+        return run_job(job, **{"write_report": write_report} | options)
 
     @property
     def store(self):

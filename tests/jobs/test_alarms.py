@@ -91,7 +91,7 @@ def test_an_alarm_of_a_run_that_was_killed_is_raised_by_the_next(nightly, run, c
     nightly.write(4, shift=3)
     # Killed when all is done but for telling about it.
     code = (
-        "import os, signal, nysketch.nightly.running as r;"
+        "import os, signal, nysketch.jobs.run as r;"
         "r.append_line = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
         "from nysketch.cli import main; main()"
     )

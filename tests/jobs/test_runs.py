@@ -1,5 +1,6 @@
 """Runs: only what is new is done, and what is in the store is what a fresh start would put there."""
 
+import contextlib
 import json
 import os
 
@@ -9,8 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch.engines.threads import Threads
 from nysketch.errors import CorruptSketchError, InputError, UsageError
-from nysketch.jobs.store_io import append_line, file_digest, read_lines, write_json
+from nysketch.files.checkpoint import checkpoint_path
+from nysketch.jobs.config import load_job
+from nysketch.jobs.store_io import append_line, described, file_digest, pending, read_lines, write_json
+from nysketch.passes import to_file
+from nysketch.passes.to_file import sketch_to_file
+from nysketch.sources.open import open_source
 from tests.jobs.jobs import assert_windows_are_sums, day, sums_of
 
 
@@ -50,6 +57,20 @@ def test_the_report_of_a_run_tells_of_this_run(nightly):
     nightly.write(4)
     nightly.run("report.output=report.html")
     assert day(4) in page.read_text()
+
+
+def test_the_caller_writes_the_report_once_the_history_tells_of_the_run(nightly):
+    calls = []
+
+    def write(store, output):
+        calls.append((store.path, output, len(store.history())))
+        output.write_text("a report")
+
+    nightly.run(write_report=write)
+    assert calls == []  # the job asks for none
+    for _ in range(2):  # the second time, nothing has changed
+        nightly.run("report.output=report.html", write_report=write)
+    assert calls == [(nightly.folder / "store", nightly.folder / "report.html", 2)]
 
 
 def test_a_report_that_cannot_be_written_is_an_error_and_nothing_else(nightly):
@@ -257,6 +278,51 @@ def test_lost_and_damaged_files_are_made_again(nightly):
             (root / name).write_bytes(b"{")
             nightly.run()
             assert nightly.contents() == before, name
+
+
+def leave(nightly, number, *, of=None, checkpoint=False, content=None):
+    """Leave what a run killed in the middle of a partition would: a sketch that waits, or a checkpoint."""
+    store = nightly.store
+    path = pending(store.partition_file(day(number)))
+    if content is not None:
+        (checkpoint_path(path) if checkpoint else path).write_bytes(content)
+        return
+    job = load_job(nightly.job, environment={})
+    with contextlib.chdir(nightly.folder):
+        source = open_source(f"data/{day(number if of is None else of)}.parquet")
+        sketched = {"basis": store.basis(), "wanted": job.basis_options(), "options": job.pass_options()}
+        if not checkpoint:
+            sketch_to_file(source, path, engine=Threads(1), **sketched)
+            return
+
+        def stop(done, total):
+            if checkpoint_path(path).exists():
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            sketch_to_file(source, path, engine=Threads(1), checkpoint_every=0, progress=stop, **sketched)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("left", [{}, {"of": 1}, {"content": b"garbage"}, {"content": b""}])
+def test_what_a_killed_run_left_is_used_only_if_it_is_what_is_wanted(nightly, left, checkpoint):
+    """A sketch or checkpoint of other rows, or a damaged one, is made again; in all cases the same bytes."""
+    nightly.run()
+    before = nightly.contents()
+    for path in (nightly.store.partition_file(day(3)), described(nightly.store.partition_file(day(3)))):
+        path.unlink()
+    leave(nightly, 3, checkpoint=checkpoint, **left)
+    summary = nightly.run()
+    assert (summary.new, summary.skipped, summary.errors) == ([day(3)], {}, [])
+    assert nightly.contents() == before
+
+
+def test_a_sketch_that_a_killed_run_left_is_not_made_again(nightly, monkeypatch):
+    nightly.run()
+    described(nightly.store.partition_file(day(3))).unlink()
+    nightly.store.partition_file(day(3)).rename(pending(nightly.store.partition_file(day(3))))
+    monkeypatch.setattr(to_file, "run_pass", None)  # it may not be called
+    assert nightly.run().new == [day(3)]
 
 
 def test_a_partition_that_is_lost_with_its_inputs_is_an_error(nightly):

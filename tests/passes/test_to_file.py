@@ -8,7 +8,16 @@ import pytest
 import nysketch
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
-from nysketch.errors import InputError, OutputError, UsageError
+from nysketch.errors import (
+    CheckpointMismatchError,
+    CorruptCheckpointError,
+    CorruptOutputError,
+    InputError,
+    OutputError,
+    StaleOutputError,
+    UsageError,
+)
+from nysketch.files.checkpoint import Checkpoint, checkpoint_path
 from nysketch.passes.to_file import Saving, basis_to_file, sketch_to_file
 from nysketch.sources.open import open_source
 
@@ -47,6 +56,33 @@ def test_a_sketch_made_with_another_basis_is_not_up_to_date(files, tmp_path):
         run(files[0], output, m=11, if_exists="skip")
     with pytest.raises(OutputError, match="inputs differ"):
         run(files, output, if_exists="skip")
+
+
+def test_what_is_wrong_with_an_output_is_told_by_its_error(files, tmp_path):
+    output = tmp_path / "s.nysk"
+    run(files[0], output)
+    with pytest.raises(StaleOutputError, match="made from something else"):
+        run(files[1], output, if_exists="skip")
+    output.write_bytes(output.read_bytes()[:-1])
+    with pytest.raises(CorruptOutputError, match=r"s\.nysk: not a usable sketch file"):
+        run(files[0], output, if_exists="skip")
+    assert run(files[0], output, if_exists="overwrite").sketch.rows == 300
+
+
+def test_what_is_wrong_with_a_checkpoint_is_told_by_its_error(files, tmp_path):
+    output = tmp_path / "s.nysk"
+    path = checkpoint_path(output)
+    made = run(files[0], tmp_path / "other.nysk").sketch
+    Checkpoint(output, {"inputs": [["0.parquet", 1]]}, every=0).save(made, {0})
+    with pytest.raises(CheckpointMismatchError, match=r"s\.nysk\.checkpoint: left by a run with other"):
+        Checkpoint(output, {"inputs": [["1.parquet", 1]]}, every=0)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptCheckpointError, match=r"unusable checkpoint: .* Start over with --restart"):
+        Checkpoint(output, {"inputs": [["0.parquet", 1]]}, every=0)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(CheckpointMismatchError, match="cannot read: Is a directory"):
+        Checkpoint(output, {"inputs": [["0.parquet", 1]]}, every=0)
 
 
 @pytest.mark.parametrize("spelling", ["{}", "file://{}"])

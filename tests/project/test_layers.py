@@ -28,7 +28,6 @@ HEAVY = {"pyarrow", "h5py", "click", "tqdm", "numba"}
 # Imports that go up, or back to where they come from: file, function, what.
 UPWARD = {
     ("basis/base.py", "Basis.fit", "nysketch.passes.pilot"),  # people look for it there
-    ("jobs/run.py", "_write_report", "nysketch.report.write"),
 }
 
 # Imports of names that are put together when they run.

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import nysketch
-from nysketch.errors import InputError, OutputError, UsageError
+from nysketch._support import outputs
+from nysketch._support.locks import output_lock
+from nysketch.errors import InputError, LockedError, OutputError, UsageError
 from nysketch.jobs.store import Store
 from nysketch.report.cluster_tracking import same_features, tracks
 from nysketch.report.contents import LATEST, read_contents
@@ -266,6 +268,27 @@ def test_outputs_are_html_files_and_kept_if_asked_to(store, tmp_path):
     write_report(store, output)
     assert output.read_text() != "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_report_has_one_writer_and_leaves_no_lock(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(outputs, "BRIEF_WAIT", 0.2)
+    output = tmp_path / "report.html"
+    with (
+        output_lock(output),
+        pytest.raises(LockedError, match=r"report\.html: another nysketch"),
+    ):
+        write_report(store, output)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".report.html.lock").touch()  # of a process that was killed
+    write_report(store, output)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_no_report_replaces_its_store(store, tmp_path):
+    copy = shutil.copytree(store, tmp_path / "store.html")
+    with pytest.raises(UsageError, match=r"store\.html: is an input"):
+        write_report(copy, copy)
+    assert Store.open(copy).partitions()
 
 
 def test_what_is_no_store_is_refused(tmp_path):

@@ -159,3 +159,42 @@ def test_links_that_lead_nowhere_are_not_passed_over(tmp_path):
         with pytest.raises(InputError, match=r"b\.parquet: no such file"):
             open_source(inputs)
     assert len(open_source(tmp_path, skip_unreadable=True).skipped) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.parquet",
+        "./a.parquet",
+        "d",
+        "./d/",
+        ".",
+        "../*/d",
+        "*",
+        "*.parquet",
+        "d/**/*.parquet",
+        "**/e*",
+        "nope.parquet",
+    ],
+)
+def test_a_base_directory_is_where_relative_paths_start_and_no_part_of_names(tmp_path, monkeypatch, text):
+    base = tmp_path / "base"
+    for name in ("a.parquet", "d/c.parquet", "d/k=1/e.parquet"):
+        write_parquet(base / name, ONE)
+    found = expand([text], base=base)
+    absolute = expand([str(tmp_path / "base" / "a.parquet")], base=tmp_path / "elsewhere")
+    assert [location.name for location in absolute] == [str(base / "a.parquet")]
+    monkeypatch.chdir(base)
+    expected = expand([text])
+    assert [location.name for location in found] == [location.name for location in expected]
+    assert [os.path.realpath(location.path) for location in found] == [
+        os.path.realpath(location.path) for location in expected
+    ]
+
+
+@pytest.mark.parametrize("text", ["nope*.parquet", "empty"])
+def test_messages_name_what_was_given_and_not_the_base_directory(tmp_path, text):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError) as trouble:
+        expand([text], base=tmp_path)
+    assert str(trouble.value).startswith(f"{text}: no ")
