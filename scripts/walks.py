@@ -4,6 +4,7 @@ Runs small commands in this process and notes which functions of the package the
 call of a function, or of what is defined inside it; so loops and helpers that are called everywhere count
 once. The modules of the steps, without repeats of the one before, are the walk of a command. Printed are
 
+places    how many entries of the package's own directory it passes through: packages, and modules beside them
 modules   how many different modules it enters, and how many of them are at the root
 again     how many of these it enters again, for another function, after having been in others
 steps     how long it is; if no module were entered again, as long as there are modules
@@ -149,12 +150,12 @@ def main() -> None:
         command = [sys.executable, __file__, "--package", arguments.package, *arguments.commands]
         sys.exit(subprocess.run(command, env=environment, check=False).returncode)
     walks = {name: measure(COMMANDS[name]) for name in arguments.commands or COMMANDS}
-    print("command   modules  at root  again  steps")
+    print("command    places  modules  at root  again  steps")
     for name, files in walks.items():
-        times = Counter(files)
+        times, places = Counter(files), {file.partition("/")[0] for file in files}
         root = sum("/" not in file for file in times)
         again = sum(count > 1 for count in times.values())
-        print(f"{name:<10}{len(times):>7}{root:>9}{again:>7}{len(files):>7}")
+        print(f"{name:<10}{len(places):>7}{len(times):>9}{root:>9}{again:>7}{len(files):>7}")
     for name, files in walks.items():
         print(f"\n{name}: nysketch {COMMANDS[name]}")
         for file, count in Counter(files).items():

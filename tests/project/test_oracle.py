@@ -4,7 +4,6 @@ import copy
 import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +12,9 @@ import pytest
 
 import nysketch
 from nysketch.cli import COMMANDS
+from tests.helpers import ROOT
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "oracle.py"
+SCRIPT = ROOT / "scripts" / "oracle.py"
 
 
 @pytest.fixture(scope="module")
