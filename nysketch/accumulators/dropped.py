@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nysketch._types import Arrays
 from nysketch.accumulators.options import PassOptions
-from nysketch.accumulators.protocol import Statistic, is_count
+from nysketch.accumulators.protocol import RunningValue, Statistic, is_count
 from nysketch.basis.base import Basis
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class DroppedRows(Statistic):
         """Return what counts the rows of chunks that are not kept."""
         return lambda chunk_rows: _Collector()
 
-    def running(self, basis: Basis, options: PassOptions) -> _Running:
+    def running(self, basis: Basis, options: PassOptions) -> RunningValue:
         """Return a running total that starts from this."""
-        return _Running(self.count)
+        return RunningValue(self)
 
 
 class _Collector:
@@ -81,21 +81,5 @@ class _Collector:
     def add(self, chunk: EvaluatedChunk) -> None:
         self._count += chunk.chunk.dropped
 
-    def finish(self) -> int:
-        return self._count
-
-
-class _Running:
-    limit = None
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def holds(self, part: int) -> bool:
-        return True
-
-    def add(self, part: int) -> None:
-        self._count += part
-
-    def snapshot(self) -> DroppedRows:
+    def finish(self) -> DroppedRows:
         return DroppedRows(self._count)

@@ -177,6 +177,31 @@ class Statistic(ABC):
         """Return a running total that starts from this."""
 
 
+class RunningValue:
+    """A running total of parts that are values themselves, and add up as they are."""
+
+    def __init__(self, start: Any) -> None:
+        self._value = start
+
+    def holds(self, part: Any) -> bool:
+        """Tell that there is room for anything."""
+        return True
+
+    def add(self, part: Any) -> None:
+        """Add the part of a fragment."""
+        self._value = self._value + part
+
+    @property
+    def limit(self) -> int | None:
+        """Samples have a bound: rows with larger keys are not in them."""
+        bound: int | None = getattr(self._value, "bound", None)
+        return bound
+
+    def snapshot(self) -> Any:
+        """Return the statistic as it is now."""
+        return self._value
+
+
 def is_count(value: Any) -> bool:
     """Tell a non-negative 64-bit integer from everything else JSON has, `true` included."""
     return type(value) is int and 0 <= value < 2**63

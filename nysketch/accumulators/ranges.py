@@ -10,7 +10,7 @@ import numpy as np
 
 from nysketch._types import Arrays, Floats
 from nysketch.accumulators.options import PassOptions
-from nysketch.accumulators.protocol import Statistic
+from nysketch.accumulators.protocol import RunningValue, Statistic
 from nysketch.basis.base import Basis
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ class ColumnRanges(Statistic):
         """Return what unites the ranges of chunks."""
         return lambda chunk_rows: _Collector(basis.d)
 
-    def running(self, basis: Basis, options: PassOptions) -> _Running:
+    def running(self, basis: Basis, options: PassOptions) -> RunningValue:
         """Return a running total that starts from this."""
-        return _Running(self)
+        return RunningValue(self)
 
 
 class _Collector:
@@ -103,20 +103,4 @@ class _Collector:
         self._ranges = self._ranges + ColumnRanges(chunk.chunk.lower, chunk.chunk.upper)
 
     def finish(self) -> ColumnRanges:
-        return self._ranges
-
-
-class _Running:
-    limit = None
-
-    def __init__(self, start: ColumnRanges) -> None:
-        self._ranges = start
-
-    def holds(self, part: ColumnRanges) -> bool:
-        return True
-
-    def add(self, part: ColumnRanges) -> None:
-        self._ranges = self._ranges + part
-
-    def snapshot(self) -> ColumnRanges:
         return self._ranges

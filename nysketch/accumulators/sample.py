@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nysketch._support.string_arrays import text_arrays, text_from_arrays
 from nysketch._types import Arrays, Floats, Rows
 from nysketch.accumulators.options import PassOptions
-from nysketch.accumulators.protocol import Memory, PassSize, Statistic
+from nysketch.accumulators.protocol import Memory, PassSize, RunningValue, Statistic
 from nysketch.basis.base import Basis
 from nysketch.basis.quality import MEASURED_STRINGS
 
@@ -264,9 +264,9 @@ class RowSample(Statistic):
         """Return what samples the rows of chunks."""
         return lambda chunk_rows: _Collector(self, basis, chunk_rows)
 
-    def running(self, basis: Basis, options: PassOptions) -> _Running:
+    def running(self, basis: Basis, options: PassOptions) -> RunningValue:
         """Return a running total that starts from this."""
-        return _Running(self)
+        return RunningValue(self)
 
 
 class GatheredSample:
@@ -334,21 +334,3 @@ class _Collector:
 
     def finish(self) -> RowSample:
         return self._sample.united()
-
-
-class _Running:
-    def __init__(self, start: RowSample) -> None:
-        self._sample = start
-
-    def holds(self, part: RowSample) -> bool:
-        return True
-
-    def add(self, part: RowSample) -> None:
-        self._sample = self._sample + part
-
-    @property
-    def limit(self) -> int:
-        return self._sample.bound
-
-    def snapshot(self) -> RowSample:
-        return self._sample

@@ -239,23 +239,25 @@ def reduce_source(
         meanwhile=report,
     )
     report()
-    total: Reduction | None = None
+    total: list[Reduction] = []  # of those that are no longer held one by one
     held: list[Reduction] = []
-    with unchanged(source), closing(reductions):
-        for reduction in reductions:
-            held.append(reduction)
-            # Not one by one: of a thousand small row groups, each would cost as much as a large one.
-            if sum(map(len, held)) > HELD * (len(plan.carried) + 1) or len(held) >= _MOST_HELD:
-                total, held = merge_reductions([*([total] if total else []), *held]), []
-                worker.sample_bound = total.sample.bound
-    every = [*([total] if total else []), *held]
-    if not sum(reduction.rows for reduction in every):
-        raise no_rows_left(sum(reduction.dropped for reduction in every))
-    total = merge_reductions(every)
-    if not total.weights.sum() > 0:
-        raise InputError(f"all weights in column {source.weights!r} are 0")
-    report()
-    return _thin_to_coreset(plan, total)
+    # One thread of BLAS: sums are rounded otherwise on another number of threads, and engines differ in that.
+    with one_thread():
+        with unchanged(source), closing(reductions):
+            for reduction in reductions:
+                held.append(reduction)
+                # Not one by one: of a thousand small row groups, each would cost as much as a large one.
+                if sum(map(len, held)) > HELD * (len(plan.carried) + 1) or len(held) >= _MOST_HELD:
+                    total, held = [merge_reductions([*total, *held])], []
+                    worker.sample_bound = total[0].sample.bound
+        every = [*total, *held]
+        if not sum(reduction.rows for reduction in every):
+            raise no_rows_left(sum(reduction.dropped for reduction in every))
+        left = merge_reductions(every)
+        if not left.weights.sum() > 0:
+            raise InputError(f"all weights in column {source.weights!r} are 0")
+        report()
+        return _thin_to_coreset(plan, left)
 
 
 def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
@@ -264,24 +266,23 @@ def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
     weight = float(left.weights.sum())
     mean_kernel = left.kernel_sums / weight
     means = functions.of(mean_kernel)
-    with one_thread():
-        left = left.only(np.arange(len(left)), left.weights / weight)
-        if len(left) > points_to_thin(plan.wanted):
-            left = left.only(*recombine(left.functions, left.weights))
-        scaled = basis.transform(left.points)
-        kernel = basis.kernel(scaled, scaled)
-        values = left.functions[:, : len(functions)]
-        target = mean_embedding_at(basis, scaled, mean_kernel, left.sample)
-        left = left.only(*thin_to_means(kernel, target, values, left.weights, means))
-        distance = discrepancy_to(
-            basis,
-            basis.transform(left.points),
-            left.weights,
-            mean_kernel,
-            left.sample,
-            of_rows=left.rows,
-            mean_norm=left.norm_sum / weight,
-        )
+    left = left.only(np.arange(len(left)), left.weights / weight)
+    if len(left) > points_to_thin(plan.wanted):
+        left = left.only(*recombine(left.functions, left.weights))
+    scaled = basis.transform(left.points)
+    kernel = basis.kernel(scaled, scaled)
+    values = left.functions[:, : len(functions)]
+    target = mean_embedding_at(basis, scaled, mean_kernel, left.sample)
+    left = left.only(*thin_to_means(kernel, target, values, left.weights, means))
+    distance = discrepancy_to(
+        basis,
+        basis.transform(left.points),
+        left.weights,
+        mean_kernel,
+        left.sample,
+        of_rows=left.rows,
+        mean_norm=left.norm_sum / weight,
+    )
     order = np.argsort(left.numbers, kind="stable")
     left = left.only(order, left.weights[order])
     off = mismatch(left.functions[:, : len(functions)], means, left.weights)

@@ -517,3 +517,13 @@ def test_the_file_of_sketches_is_the_coreset_of_their_sum(tmp_path):
     coreset_of_sketches_to_file(paths, output, CoresetOptions(5), naming=Naming())
     found = coreset_of_sketch(nysketch.load(paths[0]) + nysketch.load(paths[1]), 5)
     assert pq.read_table(output).equals(as_table(found, Naming()), check_metadata=True)
+
+
+def test_rows_without_weight_are_counted_however_many_come_first(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(3000, 2))
+    weights = np.where(np.arange(3000) < 2900, 0.0, 1.0)
+    table = pa.table({"x": rows[:, 0], "y": rows[:, 1], "w": weights})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=10)  # more than are held one by one
+    made = nysketch.coreset(str(tmp_path / "t.parquet"), 5, weights="w", m=20)
+    assert made.of_rows == 3000
+    assert set(made.numbers.tolist()) <= set(range(2900, 3000))
