@@ -28,6 +28,7 @@ from nysketch.passes.chunks import no_rows_left
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.pilot import fit_basis
 from nysketch.passes.shards import Shard, as_shard, fragments_of, provenance_of, rows_of, why_no_rows
+from nysketch.passes.task import row_reporter
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
@@ -172,11 +173,10 @@ def run_pass(
     early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint. With a `shard`,
     just the fragments of this part of the source are read, and there may be none.
     """
-    rows_to_read, engine, progress = rows_of(source, shard), engine_of(execution.engine), execution.progress
-    tallier = FragmentAccumulator(source, basis, options, execution.batch_rows)
-    running = tallier.running()
-    if checkpoint is not None:
-        running = tallier.running(*checkpoint.resume(Tally.zeros(basis, options)))
+    rows_to_read, engine = rows_of(source, shard), engine_of(execution.engine)
+    work = FragmentAccumulator(source, basis, options, execution.batch_rows)
+    resumed = () if checkpoint is None else checkpoint.resume(Tally.zeros(basis, options))
+    running = work.running(*resumed)
     before = frozenset(running.done)
     rows_before = sum(f.rows for f in fragments_of(source, shard) if f.number in before) if before else 0
     todo = (f for f in fragments_of(source, shard) if f.number not in before)
@@ -184,14 +184,11 @@ def run_pass(
     def so_far(provenance: Provenance) -> Sketch:
         return Sketch(basis, running.total(), settings_of(options, made_by), provenance)
 
-    def report() -> None:
-        if progress is not None:
-            progress(rows_before + tallier.rows_read + engine.rows_elsewhere, rows_to_read)
-
+    report = row_reporter(execution.progress, work, engine, rows=rows_to_read, rows_before=rows_before)
     try:
         # Closing stops the workers: without it, they would finish what they have before an error shows.
         left = None if rows_to_read is None else rows_to_read - rows_before
-        with closing(engine.run_together(tallier, todo, rows=left, meanwhile=report)) as finished:
+        with closing(engine.run_together(work, todo, rows=left, meanwhile=report)) as finished:
             report()
             for fragments, added in finished:
                 running.add(added, fragments)

@@ -25,6 +25,7 @@ from nysketch.files.format import load_sketch, require_small_header, save, sketc
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.shards import Shard, provenance_of
 from nysketch.passes.sketching import make_basis, run_pass, settings_of
+from nysketch.passes.task import require_unchanged
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
 
@@ -125,13 +126,12 @@ def sketch_to_file(
             raise UnreadableError(
                 f"{error}. What was finished is kept: the same command continues"
             ) from error
-        if source.state() != before:
+        try:
+            require_unchanged(source, before, why="the sums belong to no version of it")
+        except InputError:
             if checkpoint is not None:
-                checkpoint.remove()
-            raise InputError(
-                "an input changed while it was being read, so the sums belong to no version of it. "
-                "Run the command again once it is complete"
-            )
+                checkpoint.remove()  # what was finished belongs to no version, either
+            raise
         save(result, output)
         if checkpoint is not None:
             checkpoint.remove()
