@@ -208,7 +208,8 @@ def _combine(
     lock_wait: float,
 ) -> Sketch:
     """Fold an operation over sketch files, and save the result if it is what is required."""
-    with claimed(output, inputs=paths, overwrite=overwrite, wait=lock_wait):
+    # One of the sketches may be replaced: what it held is in the result, and appears there in one step.
+    with claimed(output, overwrite=overwrite, wait=lock_wait):
         result = _folded(paths, operation, str(output))
         if require is not None:
             require(result)

@@ -112,23 +112,33 @@ def test_exports_and_pictures_have_one_writer(shelf, tmp_path, monkeypatch, writ
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["merge", "a.nysk", "b.nysk", "-o", "a.nysk"], "a.nysk"),
-        (["merge", "a.nysk", "b.nysk", "-o", "link.nysk"], "link.nysk"),
-        (["subtract", "ab.nysk", "b.nysk", "-o", "ab.nysk"], "ab.nysk"),
-        (["subtract", "ab.nysk", "b.nysk", "-o", "b.nysk"], "b.nysk"),
         (["export", "a.nysk", "-o", "a.nysk", "--to", "npz"], "a.nysk"),
+        (["export", "b.nysk", "-o", "link.nysk", "--to", "npz"], "link.nysk"),
+        (["plot", "a.nysk", "-o", "link.svg"], "link.svg"),
     ],
 )
 @pytest.mark.parametrize("if_exists", ["fail", "overwrite"])
-def test_no_command_replaces_a_sketch_it_reads(run_cli, shelf, tmp_path, arguments, output, if_exists):
+def test_no_sketch_is_replaced_by_what_is_made_of_it(run_cli, shelf, tmp_path, arguments, output, if_exists):
     for name in ("a.nysk", "b.nysk", "ab.nysk"):
         shutil.copy(shelf / name, tmp_path)
     (tmp_path / "link.nysk").symlink_to("b.nysk")
+    (tmp_path / "link.svg").symlink_to("a.nysk")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     result = run_cli(*arguments, "--if-exists", if_exists, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert f"{output}: is an input; choose another --output" in result.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("command", [["merge", "a.nysk", "b.nysk"], ["subtract", "ab.nysk", "b.nysk"]])
+def test_a_total_may_be_kept_in_place(run_cli, shelf, tmp_path, command):
+    for name in ("a.nysk", "b.nysk", "ab.nysk"):
+        shutil.copy(shelf / name, tmp_path)
+    assert run_cli(*command, "-o", "new.nysk", cwd=tmp_path).returncode == 0
+    result = run_cli(*command, "-o", command[1], cwd=tmp_path)
+    assert result.returncode == 1 and "exists already" in result.stderr
+    assert run_cli(*command, "-o", command[1], "--if-exists", "overwrite", cwd=tmp_path).returncode == 0
+    assert (tmp_path / command[1]).read_bytes() == (tmp_path / "new.nysk").read_bytes()
 
 
 def test_a_directory_of_sketches_may_hold_the_output(run_cli, shelf, tmp_path):
