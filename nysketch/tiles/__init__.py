@@ -6,6 +6,7 @@ hashing.py       which block a row belongs to, and whether to the sample
 evaluators.py    which of the next three evaluates a basis
 gaussian.py      Gaussian kernels: one float32 matrix product and an exponential
 general.py       all other kernels of numbers, and Fourier features
+product.py       the matrix product of a tile, by which values do not depend on places
 reference.py     plain float64: the slow reference (`precision="float64"`), and strings
 nearest.py       the nearest landmark of a row, and the sums of its cell
 float64.py       values in float64, for coresets and second moments
