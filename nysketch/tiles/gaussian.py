@@ -3,8 +3,8 @@
 log2 k(z, x) = x·z − ½|z|² − ½|x|² once rows and landmarks are centred and multiplied by
 √(log2 e)/bandwidth. The first two terms are one float32 matrix product, of rows with a 1 appended and
 landmarks with −½|z|² appended: a tile. The last is the same for the whole row and joins its weight, in
-float64. So: a tile by BLAS, exp2 in place, weighted sums in float64. Tiles stay in the second-level cache
-and nothing larger is ever written.
+float64. So: a tile by matrix product (product.py), exp2 in place, weighted sums in float64. Tiles stay in the
+second-level cache and nothing larger is ever written.
 
 The product cancels when a landmark lies far from the centre (|z|² large beside |x − z|²). Landmarks
 beyond NEAR are therefore evaluated from differences in float64, a few times slower and always right;
@@ -25,6 +25,7 @@ from nysketch._support.jit import FAST, compiled
 from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.nearest import NearestLandmarks, Search
+from nysketch.tiles.product import TileProduct
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.spans import SpansByRow
 from nysketch.tiles.vector_math import LOWEST, exp2
@@ -213,10 +214,10 @@ class GaussianTiles:
         self.near = np.flatnonzero(half_norms <= limit)
         self.far = np.flatnonzero(half_norms > limit)
         offsets = -half_norms[self.near]
-        augmented = np.vstack([Z[self.near].T, offsets])
-        self._near_matrix = np.ascontiguousarray(augmented, dtype=np.float32)
+        near_matrix = np.vstack([Z[self.near].T, offsets]).astype(np.float32)
+        self._product = TileProduct(near_matrix)
         # What the landmarks' norms lost in float32 is known, and given back at the end.
-        self._near_factor = np.exp2(offsets - self._near_matrix[-1])
+        self._near_factor = np.exp2(offsets - near_matrix[-1])
         self._far_matrix = np.ascontiguousarray(Z[self.far].T)
         self.tile_rows = tile_rows_for(basis.m, basis.d)
         self._unit = np.sqrt(np.log2(np.e)) / bandwidths
@@ -306,9 +307,8 @@ class GaussianTiles:
         if self._nearest is not None:
             self._nearest.begin(half_norms, ws.search)
         for start in range(0, count, step):
-            # Always a whole tile, whatever lies beyond `count`: the matrix product may take another
-            # path for other shapes, and then the same row would get another last bit.
-            np.matmul(ws.packed[:, start : start + step].T, self._near_matrix, out=ws.tile)
+            # Always a whole tile, whatever lies beyond `count`: the product has no blocks of fewer rows.
+            self._product(ws.packed[:, start : start + step].T, ws.tile)
             part = slice(start, min(start + step, count))
             if self._nearest is not None:
                 self._nearest.look(ws.tile, part, rows, order, ws.search)

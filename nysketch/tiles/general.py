@@ -33,6 +33,7 @@ from nysketch.kernels import (
 )
 from nysketch.kernels.dot import unit_rows
 from nysketch.kernels.radial import ROOT3, ROOT5
+from nysketch.tiles.product import TileProduct
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.spans import SpansByRow
 from nysketch.tiles.vector_math import cosine_of_turns, exp2, sine_of_turns
@@ -196,17 +197,15 @@ class _Dot:
 
     def __init__(self, kernel: Kernel, Z: Floats, rows: int) -> None:
         self._kernel = kernel
-        self._Zt = np.ascontiguousarray((unit_rows(Z) if isinstance(kernel, Cosine) else Z).T)
+        self._products = TileProduct((unit_rows(Z) if isinstance(kernel, Cosine) else Z).T)
         self._tile, self._power = np.empty((rows, len(Z))), np.empty((rows, len(Z)))
 
     def __call__(self, X: Floats) -> NDArray[Any]:
         kernel = self._kernel
-        if isinstance(kernel, Cosine):
-            return np.matmul(unit_rows(X), self._Zt, out=self._tile)
+        self._products(unit_rows(X) if isinstance(kernel, Cosine) else X, self._tile)
+        if not isinstance(kernel, Polynomial):
+            return self._tile
         with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
-            np.matmul(X, self._Zt, out=self._tile)
-            if not isinstance(kernel, Polynomial):
-                return self._tile
             self._tile /= kernel.bandwidth**2
             self._tile += kernel.offset
             self._power[:] = self._tile
@@ -284,13 +283,13 @@ class _Fourier:
     """Cosines and sines at the frequencies of a basis."""
 
     def __init__(self, frequencies: Floats, rows: int) -> None:
-        self._turns_per_unit = np.ascontiguousarray(frequencies.T / (2 * np.pi))
+        self._products = TileProduct(frequencies.T / (2 * np.pi))
         self._turns = np.empty((rows, len(frequencies)))
         self._fractions = np.empty(len(frequencies), np.float32)
         self._tile = np.empty((rows, 2 * len(frequencies)), np.float32)
 
     def __call__(self, X: Floats) -> NDArray[Any]:
-        np.matmul(X, self._turns_per_unit, out=self._turns)
+        self._products(X, self._turns)
         _cosines_and_sines(self._turns, self._fractions, self._tile)
         return self._tile
 
