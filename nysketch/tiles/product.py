@@ -171,7 +171,7 @@ _one_strip, _two_strips, _three_strips = _block(1), _block(2), _block(3)
 
 
 @compiled()
-def _multiply(rows, strips, m, tile):  # type: ignore[no-untyped-def]
+def _multiply(rows, strips, m, tile):
     """Write the products of all rows and strips, block by block, to a tile of `m` columns."""
     n, count = len(tile), len(strips)
     # Blocks do not look where they write.
