@@ -189,7 +189,7 @@ class Runner:
     """Runs pairs in one or more processes, and shows how far it is."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._seed, self._runs = options.seed, options.spans
+        self._seed, self._runs = options.seed, options.runs
         self._processes = options.processes
         self._pool = None
         if self._processes > 1:  # spawned: a forked process would lack the threads that this one has
@@ -266,7 +266,7 @@ def own_landmarks_run(seed: Seed, *, d: int, factor: float) -> Result:
 
 
 def level(run: Runner) -> Iterator[Result]:
-    runs = run.spans("level")
+    runs = run.runs("level")
     for d, sizes in product((2, 10), ((1000, 1000), (500, 2000), (200, 10_000))):
         work = partial(level_run, sizes=sizes, d=d)
         results, seconds = run(work, runs, f"level {sizes} {d}")
@@ -276,7 +276,7 @@ def level(run: Runner) -> Iterator[Result]:
 
 
 def own_landmarks(run: Runner) -> Iterator[Result]:
-    runs = run.spans("landmarks")
+    runs = run.runs("landmarks")
     for d, (name, factor) in product((2, 10), (("median", 1.0), ("median / 10", 0.1))):
         results, seconds = run(partial(own_landmarks_run, d=d, factor=factor), runs, f"own landmarks {d}")
         key = {"table": "Landmarks from the first sample, n = 1000 each", "bandwidth": name, "d": d}
@@ -308,7 +308,7 @@ def serial_run(seed: Seed, *, kind: str, sizes: tuple[int, int], shift: float) -
 
 
 def serial(run: Runner) -> Iterator[Result]:
-    runs = run.spans("serial")
+    runs = run.runs("serial")
     equal, uneven = ((4096, 4096), (1000, 1000)), ((1024, 4096), (500, 2000))
     cases = [
         *product(("series, ρ = 0.5", "sorted"), (*equal, *uneven), (False, True)),
@@ -383,7 +383,7 @@ def lost(results: list[Result], test: str) -> str:
 
 def power(run: Runner) -> Iterator[Result]:
     for n, change in product((1000, 2000, 4000), ("mean", "variance", "mixture")):
-        runs = run.spans("power", 1.0 if n < 4000 else 2 / 3)
+        runs = run.runs("power", 1.0 if n < 4000 else 2 / 3)
         results, seconds = run(partial(power_run, change=change, n=n), runs, f"{change} {n}")
         names = ("all rows", *RATES, "columns")
         yield {
@@ -494,16 +494,16 @@ def robust_tables(run: Runner, kernel: str, n: int, bad: list[Any], runs: int, o
 
 def robust(run: Runner) -> Iterator[Result]:
     for kernel in KERNELS:
-        yield from robust_tables(run, kernel, 10_000, BAD, run.spans("robust"), own=False)
+        yield from robust_tables(run, kernel, 10_000, BAD, run.runs("robust"), own=False)
     some = [entry for entry in BAD if entry[0] in SOME and entry[1] != "both signs"]  # it takes long
     for kernel in KERNELS:
-        yield from robust_tables(run, kernel, 1_000_000, some, run.spans("robust", 0.1), own=False)
+        yield from robust_tables(run, kernel, 1_000_000, some, run.runs("robust", 0.1), own=False)
 
 
 def polluted(run: Runner) -> Iterator[Result]:
     some = [entry for entry in BAD if entry[0] in SOME]
     for kernel in KERNELS:
-        yield from robust_tables(run, kernel, 10_000, some, run.spans("polluted"), own=True)
+        yield from robust_tables(run, kernel, 10_000, some, run.runs("polluted"), own=True)
 
 
 def grouped(results: list[Result], *names: Any) -> dict[tuple[Any, ...], list[Result]]:
@@ -533,7 +533,7 @@ def process(*arguments: Any) -> None:
 
 
 def speed(run: Runner) -> Iterator[Result]:
-    times, d, landmarks = run.spans("speed"), 10, 1000
+    times, d, landmarks = run.runs("speed"), 10, 1000
     rng = np.random.default_rng(0)
     table = "Seconds, of a test with 1,000 permutations"
 

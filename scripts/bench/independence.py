@@ -301,8 +301,8 @@ def main() -> None:
     options = parse()
     sections: dict[str, Callable[[], Iterator[Result]]] = {
         "speed": partial(speed, options.rows, options.threads),
-        "level": partial(level, options.spans),
-        "power": partial(power, options.spans),
+        "level": partial(level, options.runs),
+        "power": partial(power, options.runs),
     }
     results: list[Result] = []
     for section in options.section:

@@ -241,8 +241,8 @@ def test_leverage_scores_are_right_up_to_a_factor_of_two(kernel, m, monkeypatch)
     from nysketch.basis import landmarks
 
     seen = []
-    about = landmarks._about_scores
-    monkeypatch.setattr(landmarks, "_about_scores", lambda *given: seen.append(given) or about(*given))
+    about = landmarks._describe_scores
+    monkeypatch.setattr(landmarks, "_describe_scores", lambda *given: seen.append(given) or about(*given))
     rows = uneven(1500)
     choice = choose("leverage", rows, kernel, m, seed=3)
     (ridge, scores), report = seen[0], choice.report

@@ -559,7 +559,7 @@ def test_the_imports_of_the_package_are_printed():
 
 def test_the_walk_of_a_command_is_counted():
     lines = run(WALKS, "compare").splitlines()
-    name, modules, root, again, steps = lines[1].split()
+    name, places, modules, root, again, steps = lines[1].split()
     listed = [line.split(" ×") for line in lines if line.startswith("  ")]
     assert (name, int(modules)) == ("compare", len(listed))
     assert listed[0][0] == "  cli/__init__.py"
