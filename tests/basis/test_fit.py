@@ -290,8 +290,8 @@ def test_other_origins_round_trip_through_files(tables, tmp_path, features):
 
 SCRIPT = """
 import sys
-from nysketch.basis import Basis
-from nysketch.landmarks import SAMPLINGS
+from nysketch.basis.base import Basis
+from nysketch.basis.landmarks import SAMPLINGS
 for sampling in SAMPLINGS:
     print(sampling, Basis.fit(sys.argv[1], m=60, sampling=sampling).digest)
 print("auto", Basis.fit(sys.argv[1], m="auto", max_landmarks=250, kernel="matern32").digest)
