@@ -333,7 +333,7 @@ def test_other_versions_of_libraries_are_warned_of(source, notes, tmp_path, capl
 )
 def test_workers_with_other_software_that_come_later_are_named_too(source, notes, tmp_path, prepare, message):
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
-        work = Count(source, notes, seconds=0.2)
+        work = Count(source, notes, seconds=1.0)  # there is work left when the other one has started
         with (
             pytest.raises(ClusterError, match=f"1 of 1 workers cannot take part: tcp://127.*{message}"),
             closing(engine_of(client).run(work, source.fragments())) as finished,

@@ -16,7 +16,8 @@ from nysketch.files.checkpoint import checkpoint_path
 from nysketch.jobs.config import load_job
 from nysketch.jobs.store_io import append_line, described, file_digest, pending, read_lines, write_json
 from nysketch.passes import to_file
-from nysketch.passes.to_file import sketch_to_file
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from tests.jobs.jobs import assert_windows_are_sums, day, sums_of
 
@@ -290,9 +291,9 @@ def leave(nightly, number, *, of=None, checkpoint=False, content=None):
     job = load_job(nightly.job, environment={})
     with contextlib.chdir(nightly.folder):
         source = open_source(f"data/{day(number if of is None else of)}.parquet")
-        sketched = {"basis": store.basis(), "wanted": job.basis_options(), "options": job.pass_options()}
+        wanted = source, path, store.basis(), job.pass_options()
         if not checkpoint:
-            sketch_to_file(source, path, engine=Threads(1), **sketched)
+            sketch_to_file(*wanted, execution=Execution(Threads(1)))
             return
 
         def stop(done, total):
@@ -300,7 +301,8 @@ def leave(nightly, number, *, of=None, checkpoint=False, content=None):
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            sketch_to_file(source, path, engine=Threads(1), checkpoint_every=0, progress=stop, **sketched)
+            execution = Execution(Threads(1), progress=stop)
+            sketch_to_file(*wanted, saving=Saving(checkpoint_every=0), execution=execution)
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
