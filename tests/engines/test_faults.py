@@ -323,25 +323,41 @@ def test_other_versions_of_libraries_are_warned_of(source, notes, tmp_path, capl
     )
 
 
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        ("import nysketch; nysketch.__version__ = '0.0.9'", r"nysketch 0\.0\.9, here "),
-        ("import sys; sys.modules['nysketch'] = None", "has no nysketch of this version"),
-    ],
-    ids=["older", "without"],
-)
-def test_workers_with_other_software_that_come_later_are_named_too(source, notes, tmp_path, prepare, message):
+OLDER = "import nysketch; nysketch.__version__ = '0.0.9'"
+WITHOUT = "import sys; sys.modules['nysketch'] = None"
+
+
+def test_workers_with_other_software_that_come_later_are_named_too(source, notes, tmp_path):
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
         work = Count(source, notes, seconds=1.0)  # there is work left when the other one has started
+        match = r"1 of 1 workers cannot take part: tcp://127.*nysketch 0\.0\.9, here "
         with (
-            pytest.raises(ClusterError, match=f"1 of 1 workers cannot take part: tcp://127.*{message}"),
+            pytest.raises(ClusterError, match=match),
             closing(engine_of(client).run(work, source.fragments())) as finished,
         ):
             next(finished)
-            cluster.add_worker(prepare=prepare)
+            cluster.add_worker(prepare=OLDER)
             client.wait_for_workers(2, timeout=60)
             list(finished)
+
+
+def test_workers_without_our_software_that_come_later_do_no_harm(source, notes, tmp_path):
+    """They are named; or they end by themselves at their first task, before anybody can ask them."""
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+        work = Count(source, notes, seconds=0.2)
+        results = []
+        with closing(engine_of(client).run(work, source.fragments())) as finished:
+            results.append(next(finished))
+            worker = cluster.add_worker(prepare=WITHOUT)
+            client.wait_for_workers(2, timeout=60)
+            try:
+                results += finished
+            except ClusterError as error:
+                assert "has no nysketch of this version" in str(error)
+            else:
+                assert worker.wait(timeout=60) is not None
+                assert len(results) == FRAGMENTS
+        assert len({fragment.number for fragment, _ in results}) == len(results)
 
 
 # As if a machine had another disk.

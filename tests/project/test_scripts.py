@@ -563,6 +563,6 @@ def test_the_walk_of_a_command_is_counted():
     listed = [line.split(" ×") for line in lines if line.startswith("  ")]
     assert (name, int(modules)) == ("compare", len(listed))
     assert listed[0][0] == "  cli/__init__.py"
-    assert int(root) <= len(listed)
+    assert int(root) <= int(places) <= len(listed)
     assert int(again) == sum(len(line) == 2 for line in listed)
     assert int(steps) == sum(int(line[1]) if len(line) == 2 else 1 for line in listed)
