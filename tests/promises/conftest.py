@@ -1,5 +1,5 @@
-"""The files that engines are tested on."""
+"""The files and the cluster that engines are tested on."""
 
-from tests.engines.conftest import files
+from tests.engines.conftest import client, cluster, engine, files
 
-__all__ = ["files"]
+__all__ = ["client", "cluster", "engine", "files"]
