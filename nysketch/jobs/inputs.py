@@ -54,11 +54,11 @@ def scan(inputs: Mapping[str, Any], *, base: Path | None = None, now: float | No
     """Look up the files that `[inputs]` names, relative to the directory `base`; no rows are read."""
     found = Scan()
     located: list[tuple[Location, Any]] = []
-    patience = retry_policy_of(inputs["retries"], inputs["timeout"])
+    retry = retry_policy_of(inputs["retries"], inputs["timeout"])
     for path in inputs["paths"]:
         dated = template(path)
         try:
-            locations = expand([path if dated is None else dated.glob], patience, base=base)
+            locations = expand([path if dated is None else dated.glob], retry, base=base)
         except NoFilesError:
             found.unmatched.append(without_secrets(path))
             continue
