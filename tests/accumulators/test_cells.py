@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nysketch
-from nysketch.accumulators import cells as cells_module
 from nysketch.accumulators.far_rows import default_far_rows
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.base import Basis
@@ -457,28 +456,6 @@ def run(table, output, options, **saving):
         saving=Saving(**saving),
         execution=Execution(Threads(1)),
     )
-
-
-@pytest.mark.parametrize("fragment", [1, 5])
-def test_an_interrupted_pass_ends_in_the_same_cells(parquet, tmp_path, monkeypatch, fragment):
-    options = PassOptions(blocks=4, far_rows=60)
-    run(parquet, tmp_path / "expected.nysk", options)
-    calls, add = 0, cells_module._Running.add
-
-    def interrupting(*args):
-        nonlocal calls
-        calls += 1
-        if calls == fragment + 1:
-            raise KeyboardInterrupt
-        return add(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cells_module._Running, "add", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            run(parquet, tmp_path / "s.nysk", options, checkpoint_every=0.0)
-    outcome = run(parquet, tmp_path / "s.nysk", options)
-    assert outcome.resumed_fragments == fragment
-    assert (tmp_path / "s.nysk").read_bytes() == (tmp_path / "expected.nysk").read_bytes()
 
 
 def test_skip_looks_at_the_wishes_for_cells(parquet, tmp_path):

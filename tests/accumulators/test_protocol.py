@@ -18,6 +18,8 @@ from nysketch.engines.dask import DaskEngine
 from nysketch.engines.threads import Threads
 from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.passes.chunks import chunk_rows_for
+from nysketch.passes.execution import Execution
+from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from tests.helpers import ARCHIVES
 
@@ -162,6 +164,38 @@ def test_parts_travel_and_totals_are_continued(kind, folder, basis):
     resumed = work.running(first.total(), first.done)
     resumed.add(elsewhere.total())
     same(resumed.total()[kind], tally_of(folder, basis)[kind])
+
+
+@every
+@pytest.mark.parametrize(("fragment", "when"), [(1, "before"), (8, "before"), (8, "after")])
+def test_an_interrupted_pass_ends_in_the_same_file(
+    kind, fragment, when, folder, basis, tmp_path, monkeypatch
+):
+    """However much of a fragment was added when the signal came."""
+
+    def run(name, **saving):
+        wanted = source_of(folder, basis), tmp_path / name, basis, OPTIONS
+        return sketch_to_file(*wanted, saving=Saving(**saving), execution=Execution(Threads(1)))
+
+    run("expected.nysk")
+    running = type(Tally.zeros(basis, OPTIONS)[kind].running(basis, OPTIONS))
+    calls, add = 0, running.add
+
+    def interrupting(self, part):
+        nonlocal calls
+        calls += type(self.snapshot()) is kind  # several kinds may share a class of running totals
+        if calls == fragment + 1 and when == "before":
+            raise KeyboardInterrupt
+        add(self, part)
+        if calls == fragment + 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "add", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            run("s.nysk", checkpoint_every=0.0)
+    assert run("s.nysk").resumed_fragments == fragment
+    assert (tmp_path / "s.nysk").read_bytes() == (tmp_path / "expected.nysk").read_bytes()
 
 
 @every

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import nysketch
-from nysketch.accumulators import blocks as blocks_module
-from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.sample import LARGEST_KEY, RowSample, default_sample_rows
 from nysketch.basis.base import Basis
-from nysketch.engines.threads import Threads
-from nysketch.passes.execution import Execution
-from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sketches.describe import describe
 from nysketch.sources.open import open_source
 from tests.helpers import ARCHIVES
@@ -310,37 +305,6 @@ def naive_sample_of_text(paths, capacity):
     found.sort()
     bound = found[capacity][0] - 1 if len(found) > capacity else LARGEST_KEY
     return bound, [text for key, text in found if key <= bound]
-
-
-@pytest.mark.parametrize("fragment", [1, 4, 9])
-def test_an_interrupted_pass_ends_in_the_same_sample(files, basis, tmp_path, monkeypatch, fragment):
-    def run(output, **saving):
-        return sketch_to_file(
-            open_source(files, columns=["x", "y"]),
-            output,
-            basis,
-            PassOptions(blocks=4, sample_rows=60),
-            saving=Saving(**saving),
-            execution=Execution(Threads(1)),
-        )
-
-    run(tmp_path / "expected.nysk")
-    calls, add = 0, blocks_module._Running.add
-
-    def interrupting(*args):
-        nonlocal calls
-        calls += 1
-        if calls == fragment + 1:
-            raise KeyboardInterrupt
-        return add(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(blocks_module._Running, "add", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "s.nysk", checkpoint_every=0.0)
-    outcome = run(tmp_path / "s.nysk")
-    assert outcome.resumed_fragments == fragment
-    assert (tmp_path / "s.nysk").read_bytes() == (tmp_path / "expected.nysk").read_bytes()
 
 
 # ---- chance ----------------------------------------------------------------------------------------

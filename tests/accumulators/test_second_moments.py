@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 
 import nysketch
 from nysketch._support.exact import ExactSum
-from nysketch.accumulators import second_moments as moments_module
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.second_moments import SecondMoments, triangle_size
 from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError, UsageError
-from nysketch.files.checkpoint import checkpoint_path
 from nysketch.kernels import Linear, Polynomial
 from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import Saving, sketch_to_file
@@ -352,35 +350,6 @@ def run(table, output, *, second_moments=True, **saving):
         saving=Saving(**saving),
         execution=Execution(Threads(1)),
     )
-
-
-@pytest.mark.parametrize("fragment", [1, 3, 5])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_interrupted_pass_continues_to_the_same_bytes(files, tmp_path, monkeypatch, fragment, when):
-    table = files / "a.parquet"
-    run(table, tmp_path / "expected.nysk")
-    add, calls = moments_module._Running.add, 0
-
-    def interrupting(self, triangle):
-        nonlocal calls
-        calls += 1
-        if calls == fragment and when == "before":
-            raise KeyboardInterrupt
-        add(self, triangle)
-        if calls == fragment:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(moments_module._Running, "add", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            run(table, tmp_path / "s.nysk", checkpoint_every=0.0)
-    if fragment > 1:
-        assert checkpoint_path(tmp_path / "s.nysk").exists()
-        with pytest.raises(InputError, match="second_moments True, now False"):
-            run(table, tmp_path / "s.nysk", second_moments=False)
-    outcome = run(table, tmp_path / "s.nysk")
-    assert outcome.resumed_fragments == fragment - 1
-    assert (tmp_path / "s.nysk").read_bytes() == (tmp_path / "expected.nysk").read_bytes()
 
 
 def test_an_output_is_up_to_date_only_with_the_same_flag(files, tmp_path):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import nysketch
 from nysketch._support.exact import ExactSum
-from nysketch.accumulators import spans as spans_module
 from nysketch.accumulators.grids import GRID_SPANS
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.span_addresses import COARSEST, FINEST, coarser, level_of_rows, place_of_input
@@ -441,28 +440,6 @@ def run(table, output, options, **saving):
         saving=Saving(**saving),
         execution=Execution(Threads(1)),
     )
-
-
-@pytest.mark.parametrize("fragment", [1, 9])
-def test_an_interrupted_pass_ends_in_the_same_runs(days, tmp_path, monkeypatch, fragment, chunks):
-    options = PassOptions(blocks=4, nulls="drop", runs=6)
-    run(days, tmp_path / "expected.nysk", options)
-    calls, add = 0, spans_module._Running.add
-
-    def interrupting(*args):
-        nonlocal calls
-        calls += 1
-        if calls == fragment + 1:
-            raise KeyboardInterrupt
-        return add(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(spans_module._Running, "add", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            run(days, tmp_path / "s.nysk", options, checkpoint_every=0.0)
-    outcome = run(days, tmp_path / "s.nysk", options)
-    assert outcome.resumed_fragments == fragment
-    assert (tmp_path / "s.nysk").read_bytes() == (tmp_path / "expected.nysk").read_bytes()
 
 
 def test_skip_looks_at_the_wishes_for_runs(days, tmp_path):

@@ -9,15 +9,8 @@ import pytest
 from scipy.stats import binom
 
 import nysketch
-from nysketch.accumulators import groups as group_sums
-from nysketch.accumulators.options import PassOptions
-from nysketch.basis.options import BasisOptions
-from nysketch.engines.threads import Threads
 from nysketch.errors import IncompatibleError, InputError, UsageError
 from nysketch.hsic import independence
-from nysketch.passes.execution import Execution
-from nysketch.passes.to_file import Saving, sketch_to_file
-from nysketch.sources.open import open_source
 
 TWO = {"p": ["x"], "q": ["y"]}
 THREE = {"p": ["x"], "q": ["y"], "r": ["z"]}
@@ -137,43 +130,6 @@ def test_bytes_do_not_depend_on_threads_and_batches(tmp_path):
             nysketch.save(made, tmp_path / "made.nysk")
             contents.add((tmp_path / "made.nysk").read_bytes())
     assert len(contents) == 1
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_interrupted_pass_counts_no_row_of_a_group_twice(tmp_path, monkeypatch, moment):
-    rows = dependent(np.random.default_rng(0), 1000, 3)
-    pq.write_table(table(rows, "xyz"), tmp_path / "data.parquet", row_group_size=50)
-    options = PassOptions(blocks=4, pairs=True, shuffle_rows=100)
-
-    def run(name):
-        source = open_source(tmp_path / "data.parquet")
-        return sketch_to_file(
-            source,
-            tmp_path / name,
-            BasisOptions(m=10, groups=THREE),
-            options,
-            saving=Saving(checkpoint_every=0.0),
-            execution=Execution(Threads(1)),
-        )
-
-    run("expected.nysk")
-    add, calls = group_sums._Running.add, 0
-
-    def interrupting(self, sums):
-        nonlocal calls
-        calls += 1
-        if (calls, moment) == (7, "before"):
-            raise KeyboardInterrupt
-        add(self, sums)
-        if (calls, moment) == (7, "after"):
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(group_sums._Running, "add", interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            run("made.nysk")
-    assert run("made.nysk").resumed_fragments == 6
-    assert (tmp_path / "made.nysk").read_bytes() == (tmp_path / "expected.nysk").read_bytes()
 
 
 # ---- adding and subtracting -------------------------------------------------------------------------------
