@@ -7,11 +7,14 @@ PRECISIONS = ("float32", "float64")
 # Grid of the exact sums. A float32 kernel value is good to 1e-7, so 2**-44 (6e-14) on the sum over a
 # fragment is invisible, and leaves `low` so short that it is stored in half the bytes.
 GRID_FLOAT32 = -44
-# For float64 values, and for weighted rows: weights may be as small as reading.SMALLEST_WEIGHT.
+# For float64 values, and for weighted rows: weights may be as small as passes.chunks.SMALLEST_WEIGHT.
 GRID_FINE = -64
 # For sums of spans where those of blocks are on GRID_FLOAT32. They are compared with each other, to a few
 # digits; and spans of up to 5e8 rows then need no `low` at all, a third of the bytes.
 GRID_SPANS = -24
+
+# What rounding may do to a sum of kernel values, relative to the weight of the rows.
+SLACK = 1e-5
 
 
 def grid_exponent(precision: str, *, weighted: bool) -> int:

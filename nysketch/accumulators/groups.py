@@ -16,7 +16,7 @@ import numpy as np
 
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats, Rows
-from nysketch.accumulators.grids import grid_exponent
+from nysketch.accumulators.grids import SLACK, grid_exponent
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic
 from nysketch.basis.base import Basis
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from nysketch.accumulators.tally import Tally
     from nysketch.tiles.evaluators import Evaluator
     from nysketch.tiles.summer import EvaluatedChunk, Evaluation
-
-# What rounding may do to a sum of kernel values, relative to the weight of the rows.
-_SLACK = 1e-5
 
 Subset = tuple[int, ...]  # of the groups, by their numbers
 
@@ -132,7 +129,7 @@ class GroupSums(Statistic):
         if not tally.ranges.exact or not tally.rows:
             return
         product, weight = _require_grouped(basis), tally.total_weight
-        slack = _SLACK * weight
+        slack = SLACK * weight
         for part, sums in zip(self.parts, self.sums.high, strict=True):
             low, high = product.of_groups(part).range
             too_large = np.isfinite(high) and (sums > high * weight + slack).any()

@@ -15,7 +15,7 @@ import numpy as np
 
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats
-from nysketch.accumulators.grids import grid_exponent_of_moments
+from nysketch.accumulators.grids import SLACK, grid_exponent_of_moments
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic
 from nysketch.basis.base import Basis
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from nysketch.accumulators.tally import Tally
     from nysketch.tiles.float64 import RowValues
     from nysketch.tiles.summer import EvaluatedChunk, Evaluation
-
-# What rounding may do to a sum of kernel values, relative to the weight of the rows.
-_SLACK = 1e-5
 
 # Values in float64, some tiles of them and what becomes of them; never fewer than 64 rows.
 _VALUE_BYTES, _FEWEST_ROWS = 16 << 20, 64
@@ -117,14 +114,14 @@ class SecondMoments(Statistic):
         low, high = basis.range
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels without a bound, of hostile numbers
             unit = np.sqrt(weight) * basis.magnitudes()
-            most = max(low * low, high * high) * weight + _SLACK * unit**2
+            most = max(low * low, high * high) * weight + SLACK * unit**2
             if (diagonal < 0).any() or (diagonal > most).any():
                 raise ValueError("its second moments are impossible for its rows")
             lengths = np.sqrt(diagonal)
             for i, row in enumerate(self.rows()):
-                slack = _SLACK * unit[i] * unit[i:]
+                slack = SLACK * unit[i] * unit[i:]
                 # Cauchy and Schwarz.
-                most = (1 + _SLACK) * lengths[i] * lengths[i:] + slack
+                most = (1 + SLACK) * lengths[i] * lengths[i:] + slack
                 if (np.abs(row) > most).any() or (low >= 0 and (row < -slack).any()):
                     raise ValueError("its second moments are impossible for its rows")
 

@@ -57,7 +57,7 @@ class RowSummer:
     def __init__(
         self, basis: Basis, *, blocks: int, seed: int, precision: str, nearest: bool = False
     ) -> None:
-        self.basis, self.blocks, self.precision = basis, blocks, precision
+        self.basis, self.blocks = basis, blocks
         self._seed = seed
         self._evaluators = evaluators_of(basis, precision)
         landmarks = numeric_landmarks(basis) if nearest else None
