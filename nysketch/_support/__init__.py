@@ -6,6 +6,7 @@ outputs.py         the guard of every output: inputs, lock, what is there alread
 blas.py            one BLAS thread per worker
 jit.py             how functions are compiled
 cancel.py          asking whether to go on, from deep inside a read
+signals.py         Ctrl-C and SIGTERM, from the first moment to the last
 intervals.py       parts 1 to N, each held so many times, as stretches
 exact.py           sums that do not depend on the order of their terms
 seeds.py           what may seed random numbers

@@ -20,12 +20,12 @@ import sys
 import tomllib
 from importlib import import_module
 from io import TextIOWrapper
-from types import FrameType
 from typing import Any
 
 import click
 
 from nysketch import __version__
+from nysketch._support import signals
 from nysketch.cli import _output
 from nysketch.errors import NysketchError
 
@@ -48,10 +48,6 @@ COMMANDS = {
     "run": "Keep a store of sketches up to date: one line of a crontab.",
     "status": "Show what a store holds: partitions, gaps, drift, last run.",
 }
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived; like KeyboardInterrupt, nothing that catches Exception stops it."""
 
 
 class _LazyGroup(click.Group):
@@ -163,61 +159,62 @@ def group() -> None:
     """Sketch tables larger than memory in one pass; learn from the sketch later."""
 
 
-def _on_sigterm(signum: int, frame: FrameType | None) -> None:
-    del signum, frame
-    raise Terminated
-
-
 def main() -> None:
     """Run the command line and exit with the code that says how it went."""
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    signals.exit_with(execute)
+
+
+def execute() -> int:
+    """Run the command line and return the code that says how it went."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # none if closed
             stream.reconfigure(errors="backslashreplace")  # a name the locale has no letters for
-    sys.exit(_run())
-
-
-def _run() -> int:
-    log = logging.getLogger("nysketch")
     try:
         result = group.main(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
-    except click.ClickException as error:
-        if _log_format(getattr(error, "ctx", None)) == "json":
-            _output.set_up_logging(quiet=False, verbose=False, log_format="json")
-            _complain(log, error.format_message())
-        else:
-            error.show()
-        return error.exit_code
-    except NysketchError as error:
-        _complain(log, str(error))
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _complain(log, "interrupted")
-        return 128 + signal.SIGINT
-    except Terminated:
-        _complain(log, "terminated")
-        return 128 + signal.SIGTERM
-    except BrokenPipeError:
-        # The reader of our results has gone (`| head`): not worth a word, and nothing more to flush.
-        _discard_stdout()
-        return 1
-    except OSError as error:
-        _complain(log, f"cannot go on: {error}")
-        _discard_stdout()
-        return 1
-    except MemoryError:
-        _complain(log, "out of memory: use fewer --threads, landmarks (-m) or --blocks")
-        return 1
-    except Exception as error:
-        if log.isEnabledFor(logging.DEBUG):
-            raise
-        _complain(
-            log, f"internal error: {type(error).__name__}: {error}. This is a bug; -v shows where it happened"
-        )
-        return 1
+    except BaseException as error:
+        return _report(error)
+
+
+def _report(error: BaseException) -> int:
+    """Say what ended the command, and return the exit code that belongs to it."""
+    log = logging.getLogger("nysketch")
+    stop = signals.seen()
+    if stop is not None:  # whatever became of it on the way
+        _complain(log, signals.WORDS[stop])
+        return signals.exit_code(stop)
+    match error:
+        case click.ClickException():
+            if _log_format(getattr(error, "ctx", None)) == "json":
+                _output.set_up_logging(quiet=False, verbose=False, log_format="json")
+                _complain(log, error.format_message())
+            else:
+                error.show()
+            return error.exit_code
+        case NysketchError():
+            _complain(log, str(error))
+            return error.exit_code
+        case KeyboardInterrupt() | click.Abort():
+            _complain(log, "interrupted")
+            return signals.exit_code(signal.SIGINT)
+        case BrokenPipeError():
+            # The reader of our results has gone (`| head`): not worth a word, and nothing more to flush.
+            _discard_stdout()
+            return 1
+        case OSError():
+            _complain(log, f"cannot go on: {error}")
+            _discard_stdout()
+            return 1
+        case MemoryError():
+            _complain(log, "out of memory: use fewer --threads, landmarks (-m) or --blocks")
+            return 1
+        case Exception() if not log.isEnabledFor(logging.DEBUG):
+            where = "This is a bug; -v shows where it happened"
+            _complain(log, f"internal error: {type(error).__name__}: {error}. {where}")
+            return 1
+    raise error
 
 
 def _log_format(ctx: click.Context | None) -> str | None:

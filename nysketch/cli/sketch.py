@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nysketch.cli import Terminated, _output
+from nysketch._support.signals import Terminated
+from nysketch.cli import _output
 from nysketch.cli._common import (
     columns_in_words,
     execution,
