@@ -20,18 +20,36 @@
 The library raises these and nothing else for foreseeable trouble; the command line turns them into
 one message and the exit code (``nysketch/cli/__init__.py``). More exit codes carry no error:
 6, finished but some inputs were skipped; 7, an alarm that was asked for; 130/143, stopped by SIGINT/SIGTERM.
+
+Messages name options as keyword arguments in backticks: "Drop such rows with `nulls="drop"`". Python callers
+read them as they are; `in_shell` spells them as flags: "Drop such rows with --nulls drop". This holds for
+errors, warnings and the notes of results alike.
 """
 
 from __future__ import annotations
 
+import ast
+import re
+import shlex
+from typing import Any
+
 EXIT_INPUTS_SKIPPED = 6
 EXIT_ALARM = 7
+
+
+class NysketchWarning(UserWarning):
+    """Something to know about a result: columns that were left out, rows that were dropped, weak evidence."""
 
 
 class NysketchError(Exception):
     """Base of all errors below; `str()` of it is the message for people."""
 
     exit_code = 1
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options that the message is about, by their names in Python."""
+        return tuple(found["name"] for found in _OPTION.finditer(str(self)) if found["name"])
 
 
 class UsageError(NysketchError):
@@ -102,3 +120,62 @@ class LockedError(NysketchError):
     """Another process holds the lock of this output."""
 
     exit_code = 75
+
+
+# ---- how options are spelled -----------------------------------------------------------------------
+
+# A keyword argument, `name` or `name=value`, or a function, `nysketch.name(…)`.
+_OPTION = re.compile(
+    r"`(?:(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[^`]*))?"
+    r"|nysketch\.(?P<function>[A-Za-z_.]+)(?:\((?P<given>[^`]*)\))?)`"
+)
+_GIVEN = re.compile(r"""(?P<name>[a-z][a-z0-9_]*)=(?P<value>"[^"]*"|[^,]*)""")
+
+# Options and functions whose names differ between Python and the command line.
+FLAGS = {"landmarks": "-m", "k": "-k", "output": "-o", "datasets": "--dataset", "groups": "--group"}
+COMMANDS = {
+    "Basis.fit": "basis",
+    "learn_kmeans": "learn kmeans",
+    "learn_gmm": "learn gmm",
+    "write_report": "report",
+}
+
+
+def option(name: str, value: Any = None) -> str:
+    """Name an option in a message, as a keyword argument in backticks; with a value that is not constant."""
+    if isinstance(value, str):
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("`", "\\x60")
+        return f'`{name}="{quoted}"`'
+    return f"`{name}`" if value is None else f"`{name}={value!r}`"
+
+
+def in_shell(message: str) -> str:
+    """Spell the options that a message names as flags, and functions as commands."""
+    return _OPTION.sub(_respell, message)
+
+
+def _respell(found: re.Match[str]) -> str:
+    if found["name"]:
+        return _flag(found["name"], found["value"])
+    command = COMMANDS.get(found["function"], found["function"])
+    given = [_flag(option["name"], option["value"]) for option in _GIVEN.finditer(found["given"] or "")]
+    return f"`{' '.join(['nysketch', command, *given])}`"
+
+
+def _flag(name: str, value: str | None) -> str:
+    flag = FLAGS.get(name, "--" + name.replace("_", "-"))
+    if value is None or value == "True":
+        return flag
+    if value == "False":
+        return flag.replace("--", "--no-", 1)
+    try:
+        given = ast.literal_eval(value)
+    except (ValueError, SyntaxError):  # a placeholder, such as N
+        return f"{flag} {value}"
+    if isinstance(given, dict):
+        return " ".join(f"{flag} {shlex.quote(f'{key}={_listed(values)}')}" for key, values in given.items())
+    return f"{flag} {shlex.quote(_listed(given))}"
+
+
+def _listed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -7,6 +7,7 @@ blas.py            one BLAS thread per worker
 jit.py             how functions are compiled
 cancel.py          asking whether to go on, from deep inside a read
 signals.py         Ctrl-C and SIGTERM, from the first moment to the last
+notices.py         what is said beside results: one log, Python warnings
 intervals.py       parts 1 to N, each held so many times, as stretches
 exact.py           sums that do not depend on the order of their terms
 seeds.py           what may seed random numbers

@@ -5,7 +5,6 @@ Where the pilot rows come from is passes/pilot.py's business.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.blas import one_thread
+from nysketch._support.notices import log
 from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Progress, Rows
 from nysketch.basis import landmarks, quality
@@ -23,8 +23,6 @@ from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.columns import Column
 from nysketch.errors import InputError
 from nysketch.kernels import Gaussian, Kernel
-
-log = logging.getLogger("nysketch")
 
 _FIRST_TRY = 125  # landmarks, where their number is to be found
 

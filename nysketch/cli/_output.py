@@ -16,20 +16,28 @@ from typing import Any
 
 import click
 
+from nysketch._support.notices import NOTICE
+from nysketch.errors import in_shell
+
 SCHEMA_VERSION = 1
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return printable(f"nysketch: {level}{record.getMessage()}")
+        level = _level(record)
+        prefix = "" if level == "info" else f"{level}: "
+        return printable(f"nysketch: {prefix}{in_shell(record.getMessage())}")
 
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = {"level": record.levelname.lower(), "message": record.getMessage()}
+        line = {"level": _level(record), "message": in_shell(record.getMessage())}
         line |= getattr(record, "fields", {})
         return json.dumps(line, sort_keys=True)
+
+
+def _level(record: logging.LogRecord) -> str:
+    return "info" if record.levelno == NOTICE else record.levelname.lower()
 
 
 class _StderrHandler(logging.Handler):

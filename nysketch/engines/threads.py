@@ -6,7 +6,6 @@ must come out in order wait in a buffer of bounded size.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import deque
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nysketch._support.blas import one_thread
 from nysketch._support.cancel import stoppable
+from nysketch._support.notices import log
 from nysketch.engines.protocol import Engine, FragmentWork, SummingWork, Total, nothing
 from nysketch.errors import UsageError
 
 if TYPE_CHECKING:
     from nysketch.sources.protocol import Fragment
 
-log = logging.getLogger("nysketch")
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

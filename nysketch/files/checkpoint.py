@@ -7,7 +7,6 @@ any other is refused. Because sums are exact (_support/exact.py), a resumed pass
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from nysketch._support.notices import log
 from nysketch.accumulators.tally import Tally
 from nysketch.errors import CheckpointMismatchError, CorruptCheckpointError, CorruptSketchError, InputError
 from nysketch.files.format import read_parts, sketch_from_parts, sketch_parts, write_parts
 from nysketch.sketches.sketch import Sketch
-
-log = logging.getLogger("nysketch")
 
 
 def checkpoint_path(output: Path) -> Path:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nysketch._support.intervals import in_words, is_one, numbers, stretched
+from nysketch._support.notices import log
 from nysketch._support.outputs import claimed
 from nysketch.accumulators.protocol import Statistic
 from nysketch.accumulators.tally import STATISTICS
@@ -16,8 +16,6 @@ from nysketch.errors import IncompatibleError
 from nysketch.files.format import load_sketch, save
 from nysketch.provenance import Parts, Provenance, Whole
 from nysketch.sketches.sketch import Sketch
-
-log = logging.getLogger("nysketch")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 
+from nysketch._support.notices import log
 from nysketch.errors import CorruptSketchError, InputError
 from nysketch.files.format import load_basis
 from nysketch.jobs.config import ALL, Job
@@ -14,8 +14,6 @@ from nysketch.jobs.store import Partition, Store
 from nysketch.jobs.summary import Summary
 from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.locations import Location
-
-log = logging.getLogger("nysketch")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ it is written at the very end of a run, so that an alarm of a killed run is rais
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,8 +23,6 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.compare import compare
 from nysketch.twosample.multiple_testing import adjust_p_values
 from nysketch.twosample.results import Comparison
-
-log = logging.getLogger("nysketch")
 
 # Columns of a comparison to keep, by how far their means moved.
 _MOST_COLUMNS = 20

@@ -6,7 +6,6 @@ under the key `nightly`, which is part of the format.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,6 @@ from nysketch.jobs.store import Store
 from nysketch.jobs.store_io import digest_of, make_folder
 from nysketch.learning.sweep import sweep
 from nysketch.models.files import load_model, require_format, save_model
-
-log = logging.getLogger("nysketch")
 
 _LEARNING = ("covariance", "decoder", "trials", "seed", "robust")
 

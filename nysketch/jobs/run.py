@@ -8,7 +8,6 @@ the windows have let go of them. What has been reported is noted last.
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,8 +34,6 @@ from nysketch.jobs.store_io import (
     write_json,
 )
 from nysketch.jobs.summary import Summary
-
-log = logging.getLogger("nysketch")
 
 # Called with the partition that is being read, and how many rows of how many are done.
 PartitionProgress = Callable[[str, int, int | None], None]

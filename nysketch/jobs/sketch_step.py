@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nysketch._support.blas import one_thread
+from nysketch._support.notices import log
 from nysketch._types import Progress
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
@@ -45,9 +45,6 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.sources.locations import Location
 from nysketch.sources.open import open_source
 from nysketch.sources.protocol import Source
-
-log = logging.getLogger("nysketch")
-
 
 # ---- the basis ---------------------------------------------------------------------------------------
 

@@ -7,20 +7,18 @@ merged afresh every so many steps, and compared. Partitions that retention remov
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from nysketch._support.notices import log
 from nysketch.errors import CorruptSketchError, InputError
 from nysketch.files.format import load_sketch
 from nysketch.jobs.config import ALL, Job
 from nysketch.jobs.store import Store, Window
 from nysketch.jobs.store_io import described, file_digest, remove, save_described, settle_pair, write_json
 from nysketch.sketches.sketch import Sketch
-
-log = logging.getLogger("nysketch")
 
 # Arrays of a sketch that only a fresh merge has in full: bounds, samples, and how fine runs are.
 _APPROXIMATE = ("columns.", "far.", "runs.", "sample.")

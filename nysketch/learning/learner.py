@@ -7,7 +7,6 @@ number of clusters.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.blas import one_thread
+from nysketch._support.notices import log
 from nysketch._support.seeds import require_seed
 from nysketch.errors import UsageError
 from nysketch.learning.certificate import certificate
@@ -28,8 +28,6 @@ from nysketch.models.mixture import MixtureModel
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.trimming import Trimmed, trim
-
-log = logging.getLogger("nysketch")
 
 # Called with what is being done, and how many steps of it are done.
 DecodingProgress = Callable[[str, int], None]

@@ -6,13 +6,13 @@ is asked to keep is in options.py. A pass that ends in a file, with a lock, resu
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from nysketch._support.notices import log
 from nysketch._types import Progress
 from nysketch.accumulators.options import DEFAULT_SHUFFLES, DEFAULT_SPANS, PassOptions
 from nysketch.accumulators.tally import Tally
@@ -34,8 +34,6 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
-
-log = logging.getLogger("nysketch")
 
 # A basis that is there: one, or a sketch that has it.
 Known = TypeVar("Known", bound=Basis | Sketch)

@@ -7,7 +7,6 @@ not used: its scanner was measured to hold the whole file in memory.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +14,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from nysketch._support.notices import log
 from nysketch.columns import Column
 from nysketch.sources.arrow import as_batch, fields_of, kept_schema
 from nysketch.sources.locations import Location
 from nysketch.sources.protocol import Batch, text_memory
 from nysketch.sources.selection import Field, names_of
-
-log = logging.getLogger("nysketch")
 
 _HEAD_BYTES = 1 << 20
 # A block must hold the longest line. Arrow reads 32 of them ahead (measured: 9 MB held with the smallest).

@@ -13,7 +13,6 @@ filesystem is in filesystems.py; how a wait is cancelled, in _support/cancel.py.
 from __future__ import annotations
 
 import io
-import logging
 import random
 import re
 import time
@@ -25,10 +24,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from nysketch._support.cancel import check_stopped
+from nysketch._support.notices import log
 from nysketch.errors import InputError, UnreadableError, UsageError
 from nysketch.sources.filesystems import hide_addresses
-
-log = logging.getLogger("nysketch")
 
 Result = TypeVar("Result")
 Batch = TypeVar("Batch", bound=Sized)

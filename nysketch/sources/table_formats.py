@@ -9,7 +9,6 @@ is refused. How a directory is recognised as a table is in table_directories.py.
 from __future__ import annotations
 
 import functools
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +18,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from nysketch._support.notices import log
 from nysketch.errors import InputError, UnreadableError
 from nysketch.sources.filesystems import S3FileSystem, options_of
 from nysketch.sources.retry import IO_ERRORS, RetryPolicy, is_refusal
-
-log = logging.getLogger("nysketch")
 
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata"
 CATALOG = "iceberg:"

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nysketch._support.notices import log
 from nysketch.engines.dask.batching import SECONDS, Groups
 from nysketch.engines.dask.session import ANSWER, ClusterMonitor, Session, lost_without_scheduler
 from nysketch.engines.dask.worker import PIECES, RESULTS, TOTAL, inspect_worker, unfit_workers
@@ -20,8 +21,6 @@ from nysketch.engines.threads import available_threads
 from nysketch.errors import ClusterError, UsageError
 from nysketch.provenance import Input
 from nysketch.sources.protocol import Fragment
-
-log = logging.getLogger("nysketch")
 
 Result = TypeVar("Result")
 Piece = TypeVar("Piece")

@@ -9,7 +9,6 @@ repeat, a scheduler that is gone, and workers that never come.
 
 from __future__ import annotations
 
-import logging
 import math
 import queue
 import time
@@ -21,13 +20,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nysketch._support.notices import log
 from nysketch.engines.dask.batching import Groups
 from nysketch.engines.dask.worker import Failure, GroupResult, add_up, packed, run_group, unpacked
 from nysketch.engines.protocol import FragmentWork
 from nysketch.errors import ClusterError, NysketchError
 from nysketch.sources.protocol import Fragment
-
-log = logging.getLogger("nysketch")
 
 # Groups submitted for each thread: one that runs, and one that waits.
 _AHEAD = 2
