@@ -32,6 +32,7 @@ estimators.py   sketching and learning with the manners of scikit-learn
 jobs/           a job file and its store
 plotting/       pictures
 report/         the report on a store
+api/            the Python interface: a function for each command
 cli/            one file per command
 """
 
@@ -45,58 +46,87 @@ __version__ = "0.1.0"
 _HOME = {
     "Basis": "nysketch.basis.base",
     "Column": "nysketch.columns",
+    "NysketchError": "nysketch.errors",
+    "NysketchWarning": "nysketch.errors",
     "Sketch": "nysketch.sketches.sketch",
     "SketchedGaussianMixture": "nysketch.estimators",
     "SketchedKMeans": "nysketch.estimators",
-    "compare": "nysketch.twosample.compare",
-    "coreset": "nysketch.coresets.from_data",
+    "assign": "nysketch.api.applying",
+    "compare": "nysketch.api.comparing",
+    "compare_all": "nysketch.api.comparing",
+    "coreset": "nysketch.api.coreset",
+    "export": "nysketch.api.files",
     "from_bytes": "nysketch.files.format",
-    "independence": "nysketch.hsic.independence",
-    "learn_gmm": "nysketch.learning.learner",
-    "learn_kmeans": "nysketch.learning.learner",
+    "independence": "nysketch.api.comparing",
+    "info": "nysketch.api.files",
+    "learn_gmm": "nysketch.api.learning",
+    "learn_kmeans": "nysketch.api.learning",
     "load": "nysketch.files.format",
     "load_model": "nysketch.models.files",
+    "merge": "nysketch.api.files",
+    "plot": "nysketch.api.plotting",
+    "run": "nysketch.api.stores",
     "save": "nysketch.files.format",
     "save_model": "nysketch.models.files",
-    "sketch": "nysketch.passes.sketching",
+    "score": "nysketch.api.applying",
+    "sketch": "nysketch.api.sketching",
+    "status": "nysketch.api.stores",
+    "subtract": "nysketch.api.files",
     "to_bytes": "nysketch.files.format",
-    "NysketchError": "nysketch.errors",
+    "verify": "nysketch.api.files",
+    "write_report": "nysketch.api.stores",
 }
 __all__ = [
     "Basis",
     "Column",
     "NysketchError",
+    "NysketchWarning",
     "Sketch",
     "SketchedGaussianMixture",
     "SketchedKMeans",
     "__version__",
+    "assign",
     "compare",
+    "compare_all",
     "coreset",
+    "export",
     "from_bytes",
     "independence",
+    "info",
     "learn_gmm",
     "learn_kmeans",
     "load",
     "load_model",
+    "merge",
+    "plot",
+    "run",
     "save",
     "save_model",
+    "score",
     "sketch",
+    "status",
+    "subtract",
     "to_bytes",
+    "verify",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
+    from nysketch.api.applying import assign, score
+    from nysketch.api.comparing import compare, compare_all, independence
+    from nysketch.api.coreset import coreset
+    from nysketch.api.files import export, info, merge, subtract, verify
+    from nysketch.api.learning import learn_gmm, learn_kmeans
+    from nysketch.api.plotting import plot
+    from nysketch.api.sketching import sketch
+    from nysketch.api.stores import run, status, write_report
     from nysketch.basis.base import Basis
     from nysketch.columns import Column
-    from nysketch.coresets.from_data import coreset
-    from nysketch.errors import NysketchError
+    from nysketch.errors import NysketchError, NysketchWarning
     from nysketch.estimators import SketchedGaussianMixture, SketchedKMeans
     from nysketch.files.format import from_bytes, load, save, to_bytes
-    from nysketch.hsic.independence import independence
-    from nysketch.learning.learner import learn_gmm, learn_kmeans
     from nysketch.models.files import load_model, save_model
-    from nysketch.passes.sketching import sketch
     from nysketch.sketches.sketch import Sketch
-    from nysketch.twosample.compare import compare
 
 
 def __getattr__(name: str) -> Any:

@@ -35,7 +35,7 @@ from nysketch.basis.options import DEFAULT_LANDMARKS, BasisOptions
 from nysketch.columns import Column
 from nysketch.engines.threads import Threads
 from nysketch.errors import UsageError
-from nysketch.learning.learner import learn_gmm, learn_kmeans
+from nysketch.learning.learner import Learner
 from nysketch.models.base import block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
@@ -84,8 +84,8 @@ def _is_elsewhere(X: Any) -> bool:
 def _require_in_memory(X: Any) -> None:
     if _is_elsewhere(X):
         raise TypeError(
-            "these must be rows in memory, an array or a table. Files are labelled by `nysketch assign` "
-            "(nysketch.assigning), with the model that nysketch.save_model(estimator.model_, path) writes"
+            "these must be rows in memory, an array or a table. Files are labelled by "
+            "nysketch.assign(estimator.model_, files)"
         )
 
 
@@ -93,7 +93,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     """What both estimators share: rows become a sketch, and the sketch a model when one is needed."""
 
     decoder: str
-    n_landmarks: int | str
+    landmarks: int | str
     kernel: Any
     bandwidth: Any
     basis: Any
@@ -139,7 +139,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def fit_sketch(self, sketch: Sketch) -> Self:
         """Learn from a sketch that is there already: loaded, merged, or `sketch_` with other parameters.
 
-        It has its basis: n_landmarks, kernel, bandwidth, scaling and basis are not used.
+        It has its basis: landmarks, kernel, bandwidth, scaling and basis are not used.
         """
         self._seed = self._new_seed()
         self._take_features(sketch.basis)
@@ -219,10 +219,10 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return _WeightedRows(rows, columns, weights, name or _WEIGHTS)
 
     def _basis_options(self, source: Source) -> BasisOptions:
-        m = self.n_landmarks
+        m = self.landmarks
         if source.rows and isinstance(m, Integral):
             m = min(int(m), source.rows)  # that all rows of a small table are landmarks is nothing to warn of
-        return BasisOptions(m=m, kernel=self.kernel, bandwidth=self.bandwidth, scaling=self._scaling())
+        return BasisOptions(m=m, kernel=self.kernel, bandwidth=self.bandwidth, scaling=self._scale())
 
     def _new_seed(self) -> int:
         """Return the seed that `random_state` stands for: an int is one, as everywhere here."""
@@ -249,7 +249,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     _fewest_rows = 1
 
-    def _scaling(self) -> str:
+    def _scale(self) -> str:
         raise NotImplementedError
 
     def _require_enough(self, rows: int) -> None:
@@ -319,14 +319,14 @@ class SketchedKMeans(
     decoder
         How centres are found: "auto" takes the best of what suits the sketch, or "cells", "quadrature",
         "clomp", "shift".
-    n_landmarks
+    landmarks
         Rows that the others are summed up at, or "auto". More make better centres, and a larger sketch.
     kernel, bandwidth
         Those of `nysketch.basis.options.BasisOptions`.
-    scaling
+    scale
         "none", "standard" or "robust". Distances are measured after dividing the columns by their scale.
     basis
-        A Basis, a Sketch or a file with either, in place of n_landmarks, kernel, bandwidth and scaling. The
+        A Basis, a Sketch or a file with either, in place of landmarks, kernel, bandwidth and scaling. The
         sketches of estimators with one basis can be added.
     trials
         Starts of the decoder; None for as many as suit it.
@@ -356,11 +356,11 @@ class SketchedKMeans(
         n_clusters: int = 8,
         *,
         decoder: str = "auto",
-        n_landmarks: int | str = DEFAULT_LANDMARKS,
+        landmarks: int | str = DEFAULT_LANDMARKS,
         kernel: Any = "gaussian",
         bandwidth: Any = "median",
         # Not as on the command line: here people expect k-means in the units they give.
-        scaling: str = "none",
+        scale: str = "none",
         basis: Any = None,
         trials: int | None = None,
         threads: int | None = None,
@@ -368,10 +368,10 @@ class SketchedKMeans(
     ) -> None:
         self.n_clusters = n_clusters
         self.decoder = decoder
-        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
         self.kernel = kernel
         self.bandwidth = bandwidth
-        self.scaling = scaling
+        self.scale = scale
         self.basis = basis
         self.trials = trials
         self.threads = threads
@@ -425,17 +425,18 @@ class SketchedKMeans(
     def _look_at(self, rows: Rows, weights: Floats | None) -> None:
         self.labels_, self.inertia_ = self._nearest(rows, weights)
 
-    def _scaling(self) -> str:
-        return self.scaling
+    def _scale(self) -> str:
+        return self.scale
 
     def _require_enough(self, rows: int) -> None:
         if rows < self.n_clusters:
             raise ValueError(f"n_samples={rows} should be >= n_clusters={self.n_clusters}.")
 
     def _learned(self, sketch: Sketch) -> KMeansModel:
-        return learn_kmeans(
-            sketch, self.n_clusters, decoder=self.decoder, trials=self.trials, seed=self._seed
-        )
+        learner = Learner(sketch, decoder=self.decoder, trials=self.trials, seed=self._seed)
+        model = learner.model(self.n_clusters)
+        assert isinstance(model, KMeansModel)
+        return model
 
     @property
     def _n_features_out(self) -> int:
@@ -451,7 +452,7 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
         How many Gaussians there shall be.
     covariance_type
         "spherical", "diag" or "full".
-    scaling
+    scale
         "none", "standard" or "robust": how columns are brought to one scale while learning. By default
         "standard", since the likelihood does not depend on units; but "none" for spherical components, which
         are round in the units of X.
@@ -478,10 +479,10 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
         *,
         covariance_type: str = "diag",
         decoder: str = "auto",
-        n_landmarks: int | str = DEFAULT_LANDMARKS,
+        landmarks: int | str = DEFAULT_LANDMARKS,
         kernel: Any = "gaussian",
         bandwidth: Any = "median",
-        scaling: str | None = None,
+        scale: str | None = None,
         basis: Any = None,
         trials: int | None = None,
         threads: int | None = None,
@@ -490,10 +491,10 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
         self.n_components = n_components
         self.covariance_type = covariance_type
         self.decoder = decoder
-        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
         self.kernel = kernel
         self.bandwidth = bandwidth
-        self.scaling = scaling
+        self.scale = scale
         self.basis = basis
         self.trials = trials
         self.threads = threads
@@ -575,9 +576,9 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
     # One row has no spread.
     _fewest_rows = 2
 
-    def _scaling(self) -> str:
-        if self.scaling is not None:
-            return self.scaling
+    def _scale(self) -> str:
+        if self.scale is not None:
+            return self.scale
         # Columns of small units vanish in the distances that landmarks and cells go by: factors of 1000
         # between columns cost 0.15 to 0.25 of the log-likelihood of five blobs.
         return "none" if self.covariance_type == "spherical" else "standard"
@@ -590,14 +591,16 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
             )
 
     def _learned(self, sketch: Sketch) -> MixtureModel:
-        return learn_gmm(
+        learner = Learner(
             sketch,
-            self.n_components,
             covariance=self.covariance_type,
             decoder=self.decoder,
             trials=self.trials,
             seed=self._seed,
         )
+        model = learner.model(self.n_components)
+        assert isinstance(model, MixtureModel)
+        return model
 
 
 def _parts(rows: Rows, model: KMeansModel) -> Iterator[slice]:

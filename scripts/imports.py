@@ -41,6 +41,7 @@ ORDER = [
     "jobs",
     "plotting",
     "report",
+    "api",
     "cli",
 ]
 

@@ -83,13 +83,13 @@ def shelf(tmp_path_factory, make_parquet):
     folder = tmp_path_factory.mktemp("shelf")
     paths = [make_parquet(folder / name, seed=seed) for seed, name in enumerate(["a.parquet", "b.parquet"])]
     a, b = map(os.fspath, paths)
-    basis = nysketch.Basis.fit(a, columns=["x", "y"], m=20)
+    basis = nysketch.Basis.fit(a, columns=["x", "y"], landmarks=20)
     things = {
         "basis": basis,
         "a": nysketch.sketch(a, basis=basis),
         "b": nysketch.sketch(b, basis=basis),
         "blocks": nysketch.sketch(a, basis=basis, blocks=4),
-        "alien": nysketch.sketch(b, columns=["x", "y"], m=10),
+        "alien": nysketch.sketch(b, columns=["x", "y"], landmarks=10),
         "weighted": nysketch.sketch(a, basis=basis, weights="w"),
     }
     for name, thing in (things | {"ab": things["a"] + things["b"]}).items():

@@ -25,7 +25,7 @@ def small_sketch(*, rows=300, seed=0, m=8, blocks=4, weights=None, precision="fl
     )
     if weights is None:
         table = table.drop(["w"])
-    return nysketch.sketch(table, m=m, blocks=blocks, weights=weights, precision=precision, threads=1)
+    return nysketch.sketch(table, landmarks=m, blocks=blocks, weights=weights, precision=precision, threads=1)
 
 
 def grouped_sketch(*, rows=300, seed=0, **options):

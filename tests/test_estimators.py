@@ -65,7 +65,7 @@ def as_table(rows, **more):
 @pytest.mark.parametrize(("d", "k", "offset"), [(2, 3, 0.0), (5, 8, 0.0), (5, 8, 1e6)])
 def test_clusters_are_as_good_as_those_of_all_rows(d, k, offset):
     X = offset + blobs(d=d, k=k, spread=2.0)[0]
-    ours = SketchedKMeans(k, n_landmarks=500, random_state=0).fit(X)
+    ours = SketchedKMeans(k, landmarks=500, random_state=0).fit(X)
     best = KMeans(k, n_init=5, random_state=0).fit(X - offset).inertia_
     assert ours.inertia_ < 1.01 * best
     assert ours.inertia_ <= ours.inertia_bound_ < 1.1 * best
@@ -76,9 +76,9 @@ def test_clusters_are_in_the_units_of_x():
     random = np.random.default_rng(0)
     # Split by the wide column, though the narrow one has two clumps: so does k-means.
     X = np.column_stack([random.uniform(-100, 100, 2000), random.choice([-1.0, 1.0], 2000)])
-    as_given = SketchedKMeans(2, n_landmarks=100, random_state=0).fit(X)
+    as_given = SketchedKMeans(2, landmarks=100, random_state=0).fit(X)
     assert np.allclose(np.abs(as_given.cluster_centers_[:, 0]), 50, atol=5)
-    scaled = SketchedKMeans(2, n_landmarks=100, scaling="standard", random_state=0).fit(X)
+    scaled = SketchedKMeans(2, landmarks=100, scale="standard", random_state=0).fit(X)
     assert np.allclose(np.abs(scaled.cluster_centers_[:, 1]), 1, atol=0.05)
     for estimator in (as_given, scaled):
         distances = estimator.transform(X)
@@ -91,7 +91,7 @@ def test_clusters_are_in_the_units_of_x():
 def test_mixtures_are_as_likely_as_those_of_all_rows(covariance, units):
     X = blobs(spread=1.5)[0] * units
     options = {"covariance_type": covariance, "random_state": 0}
-    ours = SketchedGaussianMixture(4, n_landmarks=500, **options).fit(X)
+    ours = SketchedGaussianMixture(4, landmarks=500, **options).fit(X)
     theirs = GaussianMixture(4, reg_covar=1e-12, n_init=3, **options).fit(X)
     assert ours.score(X) > theirs.score(X) - 0.02
     for name in ("weights_", "means_", "covariances_"):
@@ -176,9 +176,9 @@ def test_rows_are_sketched_where_they_are(order, dtype):
 def test_weights_of_arrays_are_those_of_a_column():
     X, _ = blobs(500)
     weights = np.random.default_rng(0).uniform(0.5, 2, len(X))
-    ours = SketchedKMeans(4, n_landmarks=50, random_state=3).fit(X, sample_weight=weights).sketch_
+    ours = SketchedKMeans(4, landmarks=50, random_state=3).fit(X, sample_weight=weights).sketch_
     table = as_table(X, w=weights).rename_columns(["x0", "x1", "x2", "w"])
-    theirs = nysketch.sketch(table, weights="w", m=50, scaling="none", seed=3)
+    theirs = nysketch.sketch(table, weights="w", landmarks=50, scale="none", seed=3)
     assert ours.basis == theirs.basis
     assert np.array_equal(ours.block_kernel_sums, theirs.block_kernel_sums)
     assert np.array_equal(ours.cells.sums.high, theirs.cells.sums.high)
@@ -211,7 +211,7 @@ def test_all_batches_have_weights_or_none():
 @pytest.mark.parametrize("kind", BOTH)
 def test_batches_end_where_one_fit_does(kind, is_sorted):
     X, labels = blobs()
-    basis = nysketch.Basis.fit(X, m=100, scaling="none")
+    basis = nysketch.Basis.fit(X, landmarks=100, scale="none")
     if is_sorted:
         X = X[np.argsort(labels)]
     whole = kind(4, basis=basis, random_state=0).fit(X)
@@ -229,9 +229,9 @@ def test_batches_end_where_one_fit_does(kind, is_sorted):
 
 def test_the_first_batch_chooses_the_landmarks():
     X, _ = blobs()
-    estimator = SketchedKMeans(4, n_landmarks=100, random_state=0).partial_fit(X[:1000])
+    estimator = SketchedKMeans(4, landmarks=100, random_state=0).partial_fit(X[:1000])
     basis = estimator.sketch_.basis
-    assert basis == SketchedKMeans(4, n_landmarks=100, random_state=0).fit(X[:1000]).sketch_.basis
+    assert basis == SketchedKMeans(4, landmarks=100, random_state=0).fit(X[:1000]).sketch_.basis
     before = estimator.cluster_centers_
     estimator.partial_fit(X[1000:])
     assert estimator.sketch_.basis is basis or estimator.sketch_.basis == basis
@@ -244,7 +244,7 @@ def test_the_first_batch_chooses_the_landmarks():
 def test_batches_can_follow_a_fit_or_a_saved_sketch(tmp_path):
     X, _ = blobs()
     kept = {"blocks": 4, "sample_rows": 0, "runs": 7}
-    sketch = nysketch.sketch(X[:3000], m=100, scaling="none", precision="float64", **kept)
+    sketch = nysketch.sketch(X[:3000], landmarks=100, scale="none", precision="float64", **kept)
     nysketch.save(sketch, tmp_path / "first.nysk")
     estimator = SketchedKMeans(4, random_state=0).fit_sketch(nysketch.load(tmp_path / "first.nysk"))
     estimator.partial_fit(X[3000:])
@@ -260,7 +260,7 @@ def test_batches_can_follow_a_fit_or_a_saved_sketch(tmp_path):
 
 def test_sketches_of_estimators_add_up(tmp_path):
     X, _ = blobs()
-    first = SketchedKMeans(4, n_landmarks=100, random_state=0).fit(X[:3000])
+    first = SketchedKMeans(4, landmarks=100, random_state=0).fit(X[:3000])
     second = SketchedKMeans(4, basis=first.sketch_, random_state=1).fit(X[3000:])
     both = first.sketch_ + second.sketch_
     nysketch.save(both, tmp_path / "both.nysk")
@@ -311,7 +311,7 @@ def test_files_are_fitted_out_of_core(kind, files):
 def test_the_weights_of_files_are_a_column(files):
     folder, X, weights = files
     paths = [folder / "0.parquet", folder / "1.parquet"]
-    estimator = SketchedKMeans(4, n_landmarks=100, random_state=0).fit(paths, sample_weight="w")
+    estimator = SketchedKMeans(4, landmarks=100, random_state=0).fit(paths, sample_weight="w")
     assert estimator.feature_names_in_.tolist() == ["c0", "c1", "c2"]
     assert np.isclose(estimator.sketch_.total_weight, weights.sum())
     estimator.partial_fit(paths[0])
@@ -326,13 +326,13 @@ def test_the_weights_of_files_are_a_column(files):
 
 def test_streams_can_follow(files):
     _, X, _ = files
-    estimator = SketchedKMeans(4, n_landmarks=100, random_state=0)
+    estimator = SketchedKMeans(4, landmarks=100, random_state=0)
     with pytest.raises(UsageError, match="only once"):
         estimator.fit(iter([X]))
     estimator.partial_fit(X[:2000]).partial_fit(iter([X[2000:3000], X[3000:]]))
     assert estimator.sketch_.rows == len(X)
     reader = as_table(X).to_reader()
-    named = SketchedKMeans(4, n_landmarks=100, random_state=0).fit(as_table(X)).partial_fit(reader)
+    named = SketchedKMeans(4, landmarks=100, random_state=0).fit(as_table(X)).partial_fit(reader)
     assert named.sketch_.rows == 2 * len(X)
 
 
@@ -377,9 +377,9 @@ def test_columns_of_one_name_are_told_apart():
 def test_a_basis_of_other_width_is_refused():
     X, _ = blobs(100)
     with pytest.raises(ValueError, match="3 features, but SketchedKMeans is expecting 2"):
-        SketchedKMeans(2, basis=nysketch.Basis.fit(X[:, :2], m=10)).fit(X)
+        SketchedKMeans(2, basis=nysketch.Basis.fit(X[:, :2], landmarks=10)).fit(X)
     with pytest.raises(SchemaError):
-        SketchedKMeans(2, basis=nysketch.Basis.fit(as_table(X), m=10)).fit(iter([X[:, :2]]))
+        SketchedKMeans(2, basis=nysketch.Basis.fit(as_table(X), landmarks=10)).fit(iter([X[:, :2]]))
 
 
 # ---- manners ---------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def test_too_few_rows_are_refused_in_the_words_of_scikit_learn():
 
 def test_rows_may_be_too_few_until_there_are_more():
     X, _ = blobs(200)
-    estimator = SketchedKMeans(3, n_landmarks=50, random_state=0).partial_fit(np.repeat(X[:2], 10, axis=0))
+    estimator = SketchedKMeans(3, landmarks=50, random_state=0).partial_fit(np.repeat(X[:2], 10, axis=0))
     assert not hasattr(estimator, "cluster_centers_")
     estimator._repr_html_()  # which looks at all there is
     with pytest.raises(NotFittedError, match="2 different"):
@@ -424,7 +424,7 @@ def test_seeds(kind):
     one = sketch(7)
     assert one == sketch(7, threads=1) == sketch(np.int64(7), threads=3)
     scaling = "none" if kind is SketchedKMeans else "standard"
-    assert one == nysketch.sketch(X, m=50, scaling=scaling, seed=7)
+    assert one == nysketch.sketch(X, landmarks=50, scale=scaling, seed=7)
     state = np.random.RandomState(1)
     first = sketch(state)
     assert first == sketch(np.random.RandomState(1))
@@ -436,7 +436,7 @@ def test_seeds(kind):
 
 def test_two_fits_are_one():
     X, _ = blobs(500)
-    estimator = SketchedKMeans(3, n_landmarks=50, random_state=0)
+    estimator = SketchedKMeans(3, landmarks=50, random_state=0)
     labels = estimator.fit_predict(X)
     assert estimator.fit(X).sketch_.rows == len(X)
     assert np.array_equal(estimator.labels_, labels)
@@ -456,7 +456,7 @@ def test_pickles_predict_and_go_on(kind):
 def test_pipelines():
     X, _ = blobs(1500)
     units = np.array([1, 100, 0.01])
-    scaled = make_pipeline(StandardScaler(), SketchedKMeans(4, n_landmarks=100, random_state=0))
+    scaled = make_pipeline(StandardScaler(), SketchedKMeans(4, landmarks=100, random_state=0))
     found = scaled.fit_predict(X * units)
     theirs = make_pipeline(StandardScaler(), KMeans(4, n_init=3, random_state=0)).fit_predict(X * units)
     assert adjusted_rand_score(found, theirs) > 0.98
@@ -482,9 +482,7 @@ def test_models_can_be_saved(tmp_path):
 
 def test_spherical_components_that_are_scaled_have_d_variances():
     X, _ = blobs(500)
-    mixture = SketchedGaussianMixture(3, covariance_type="spherical", scaling="standard", random_state=0).fit(
-        X
-    )
+    mixture = SketchedGaussianMixture(3, covariance_type="spherical", scale="standard", random_state=0).fit(X)
     ratios = mixture.covariances_ / mixture.model_.scale**2
     assert ratios.shape == (3, 3) and np.allclose(ratios, ratios[:, :1])
 

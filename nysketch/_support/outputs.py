@@ -45,6 +45,13 @@ def claimed(
         yield
 
 
+def overwriting(if_exists: str) -> bool:
+    """Say whether an output that exists shall be replaced."""
+    if if_exists not in ("fail", "overwrite"):
+        raise UsageError(f"`if_exists` must be fail or overwrite, not {if_exists!r}")
+    return if_exists == "overwrite"
+
+
 def refuse_to_replace(inputs: Iterable[str | os.PathLike[str]], output: Path) -> None:
     """Raise a UsageError if the output would destroy one of the files that it is made from."""
     for path in inputs if output.exists() else ():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -55,19 +55,59 @@ class Basis:
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         weights: str | None = None,
+        nulls: str = "error",
+        landmarks: int | str = 1000,
+        max_landmarks: int = 2000,
+        sampling: str = "kmeans++",
+        features: str = "nystrom",
+        frequencies: str = "gaussian",
+        scale: str = "standard",
+        kernel: str | Mapping[str, str] = "gaussian",
+        bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "median",
+        degree: int = 2,
+        offset: float = 1.0,
+        length: int = 3,
+        decay: float = 0.5,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        pilot_rows: int | None = None,
+        seed: int = 0,
         datasets: Sequence[str] = (),
         allow_external: bool = False,
+        skip_unreadable: bool = False,
         retries: int | None = None,
         timeout: float | None = None,
-        seed: int = 0,
-        nulls: str = "error",
         threads: int | None = None,
-        **options: Any,
     ) -> Basis:
-        """Make a basis from a uniform sample of rows: paths, an array or a table.
+        """Make a basis from a uniform sample of rows, for sketches to share.
 
-        The column of row `weights`, if there is one, is no feature; it does not change the sample.
-        Options are those of `nysketch.basis.options.BasisOptions`: m, kernel, bandwidth, sampling and so on.
+        Parameters
+        ----------
+        data
+            Rows: anything that `nysketch.sketch` takes and that can be read twice.
+        columns, exclude : list of str, optional
+            Columns to use, in this order, and columns to leave out. Default: all numeric ones.
+        weights : str, optional
+            Column of row weights, which is no feature. It has no effect on the sample.
+        nulls : {"error", "drop"}
+            What to do with rows that hold nulls, NaN or infinities.
+        landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed
+            How the basis is made: see `nysketch.sketch`.
+        kernel, bandwidth, degree, offset, length, decay, groups
+            The kernel: see `nysketch.sketch`.
+        datasets, allow_external, skip_unreadable, retries, timeout
+            How files are read: see `nysketch.sketch`.
+        threads : int, optional
+            Worker threads. Default: one per processor.
+
+        Returns
+        -------
+        Basis
+
+        Examples
+        --------
+        >>> basis = nysketch.Basis.fit("january.parquet", landmarks=500)
+        >>> nysketch.save(basis, "year.basis.nysk")
+
         """
         # People look for it on the class: the one place where this layer reaches up.
         from nysketch.passes.pilot import basis_of_data
@@ -80,10 +120,26 @@ class Basis:
                 "weights": weights,
                 "datasets": datasets,
                 "allow_external": allow_external,
+                "skip_unreadable": skip_unreadable,
                 "retries": retries,
                 "timeout": timeout,
             },
-            options,
+            {
+                "m": landmarks,
+                "max_landmarks": max_landmarks,
+                "sampling": sampling,
+                "features": features,
+                "frequencies": frequencies,
+                "scaling": scale,
+                "kernel": kernel,
+                "bandwidth": bandwidth,
+                "degree": degree,
+                "offset": offset,
+                "length": length,
+                "decay": decay,
+                "groups": groups,
+                "pilot_rows": pilot_rows,
+            },
             seed=seed,
             nulls=nulls,
             threads=threads,

@@ -46,10 +46,10 @@ def execution(
 
 def log_left_out(source: Source) -> None:
     """Log which columns will not be used, and why."""
-    from nysketch.sources.selection import shorten
+    from nysketch.sources.selection import left_out_in_words
 
     if source.left_out:
-        log.info("left out: %s", shorten(f"{name} ({why})" for name, why in source.left_out.items()))
+        log.info("%s", left_out_in_words(source.left_out))
 
 
 def log_skipped(problems: Iterable[object]) -> None:

@@ -13,6 +13,7 @@ from nysketch.cli import _output
 from nysketch.cli._common import log_notes
 from nysketch.cli._options import common
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
+from nysketch.files.find import sketch_files
 
 if TYPE_CHECKING:
     from nysketch.twosample.explain import FeatureShift, Region
@@ -103,7 +104,7 @@ def command(
         raise UsageError("--chain and --reference exclude each other")
     if alarm and test == "none":
         raise UsageError("--alarm needs a test: leave out --test none")
-    paths = common.sketch_files(sketches, but=reference)
+    paths = sketch_files(sketches, but=reference)
     if reference is not None:
         paths = [reference, *paths]
     if len(paths) < 2:

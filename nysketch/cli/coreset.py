@@ -14,6 +14,7 @@ from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
+from nysketch.files.find import sketch_files
 
 if TYPE_CHECKING:
     from nysketch.basis.options import BasisOptions
@@ -120,7 +121,7 @@ def command(
             click.get_current_context(), _OF_SKETCHES, "is for data; these are sketches, with no other rows"
         )
         found = coreset_of_sketches_to_file(
-            common.sketch_files(inputs),
+            sketch_files(inputs),
             output,
             options,
             naming=naming,

@@ -13,6 +13,7 @@ from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
+from nysketch.files.find import sketch_files
 
 if TYPE_CHECKING:
     from nysketch.accumulators.options import PassOptions
@@ -100,7 +101,7 @@ def command(
         from nysketch.files.merge import merged
 
         try:
-            sketch = merged(common.sketch_files(inputs), "what is told")
+            sketch = merged(sketch_files(inputs), "what is told")
         except CorruptSketchError as error:
             raise CorruptSketchError(
                 f"{error}. (To test data, name groups of columns with --group)"

@@ -13,6 +13,7 @@ from nysketch.cli import _output
 from nysketch.cli._common import log_skipped
 from nysketch.cli._options import common
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
+from nysketch.files.find import sketch_files
 
 if TYPE_CHECKING:
     from nysketch.learning.sweep import Sweep
@@ -178,7 +179,7 @@ def _learn(
         _output.progress_bar("refine", " rows", quiet=quiet) as refining,
     ):
         learned = learn_to_file(
-            common.sketch_files(sketches),
+            sketch_files(sketches),
             output,
             ks,
             format=format,

@@ -9,6 +9,7 @@ import click
 
 from nysketch.cli._common import print_sketch
 from nysketch.cli._options import common
+from nysketch.files.find import sketch_files
 
 log = logging.getLogger("nysketch")
 
@@ -43,7 +44,7 @@ def command(
     from nysketch.files.merge import merge_files, missing_in_words
     from nysketch.sketches.describe import describe_parts
 
-    paths = common.sketch_files(inputs, but=output)
+    paths = sketch_files(inputs, but=output)
     overwrite = if_exists == "overwrite"
     made = merge_files(paths, output, overwrite=overwrite, force=force, partial=partial, lock_wait=lock_wait)
     for path in made.doubled_inputs:

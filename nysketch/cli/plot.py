@@ -8,6 +8,7 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.files.find import sketch_files
 
 
 @click.command(epilog="\b\nExample: nysketch plot data.nysk --model model.json -o data.svg")
@@ -46,7 +47,7 @@ def command(
     from nysketch.plotting.plots import plot
 
     models = [name for name in inputs if Path(name).suffix in (".json", ".parquet", ".npz")]
-    paths = [*map(Path, inputs)] if models else common.sketch_files(inputs)
+    paths = [*map(Path, inputs)] if models else sketch_files(inputs)
     drawing = plot(paths, output, model=model, columns=columns, overwrite=if_exists == "overwrite")
     if as_json:
         facts = {"description": drawing.description, "title": drawing.title}

@@ -9,6 +9,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.errors import NysketchError
+from nysketch.files.find import sketch_files
 
 log = logging.getLogger("nysketch")
 
@@ -28,7 +29,7 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 
     exit_code = 0
     results = []
-    for path in common.sketch_files(paths):
+    for path in sketch_files(paths):
         try:
             thing = load(path)
         except NysketchError as error:

@@ -7,8 +7,6 @@ rows, and thinned at the end to those that the coreset consists of.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.blas import one_thread
-from nysketch._types import Floats, Progress
+from nysketch._types import Floats
 from nysketch.basis.base import Basis
 from nysketch.basis.fit import fit_rows
 from nysketch.basis.nystrom import NystromBasis, require_landmarks
@@ -40,23 +38,17 @@ from nysketch.coresets.fragments import (
     groups_for,
     merge_reductions,
 )
-from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.coresets.recombination import mismatch, recombine, thin_to_means
 from nysketch.coresets.testfunctions import TestFunctions
-from nysketch.engines.protocol import Engine
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError
-from nysketch.files.format import load
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.memory import threads_that_fit
 from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
-from nysketch.passes.sketching import basis_or_options
 from nysketch.passes.task import row_reporter, unchanged
 from nysketch.sketches.sketch import Sketch
-from nysketch.sources.open import open_source
-from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
 
 # Points that match so many times more functions than wanted are carried on: see coreset.py.
@@ -68,59 +60,6 @@ _BASE_BYTES = 240 << 20
 _WAITING_BYTES = 32 << 20
 # Reductions of fragments that wait to be merged.
 _MOST_HELD = 256
-
-
-def coreset(
-    data: Any,
-    s: int,
-    *,
-    basis: Basis | Sketch | str | os.PathLike[str] | None = None,
-    method: str | None = None,
-    measure: MixtureModel | Floats | None = None,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
-    weights: str | None = None,
-    keep: Sequence[str] = (),
-    nulls: str = "error",
-    seed: int = 0,
-    threads: int | None = None,
-    engine: Engine | None = None,
-    datasets: Sequence[str] = (),
-    allow_external: bool = False,
-    skip_unreadable: bool = False,
-    retries: int | None = None,
-    timeout: float | None = None,
-    progress: Progress | None = None,
-    **basis_options: Any,
-) -> Coreset:
-    """Return at most s + 1 rows with weights that have the same means of s test functions as all rows.
-
-    `data` is anything that `nysketch.sketch` takes, or a Sketch, of which landmarks are taken. Without
-    `basis` one is made from a pilot; a Sketch as `basis` also lends its second moments or sampled rows to
-    learn test functions from. `method` is "mercer" or "nystrom" (testfunctions.py). If the distribution of
-    the rows is known, `measure` says so, for "mercer": a MixtureModel, or the matrix of E k(z, x) k(x, z') at
-    the landmarks of `basis`. `threads` of this process read the rows, unless an `engine` is given. Further
-    options are those of `nysketch.basis.options.BasisOptions`.
-    """
-    if isinstance(data, Sketch):
-        return coreset_of_sketch(data, s, method=method)
-    execution = Execution(engine_of(engine, threads), progress=progress)
-    known: Basis | Sketch | None = load(basis) if isinstance(basis, str | os.PathLike) else basis
-    given = basis_or_options(known, basis_options)
-    reading = ReadOptions(
-        columns=columns,
-        exclude=exclude,
-        weights=weights,
-        keep=keep,
-        datasets=datasets,
-        allow_external=allow_external,
-        skip_unreadable=skip_unreadable,
-        retries=retries,
-        timeout=timeout,
-    )
-    source = open_source(data, reading.for_basis(basis_of(given)))
-    options = CoresetOptions(s, method, measure, seed, nulls)
-    return coreset_of_source(source, given, options, execution)
 
 
 @dataclass(frozen=True, eq=False)

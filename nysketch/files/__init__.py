@@ -4,6 +4,7 @@ format.py       the .nysk file: bytes to values and back
 validate.py     whether what a file says can be true
 checkpoint.py   the progress of a pass, saved beside its output
 merge.py        adding and subtracting sketch files
-export.py       a sketch as NumPy, Parquet or HDF5
+find.py         sketch files by name: globs, directories
+export.py       a sketch as NPZ, JSON or Parquet
 tables.py       tables as Parquet, CSV or Feather
 """

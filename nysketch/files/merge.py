@@ -1,9 +1,11 @@
-"""Merging and subtracting sketch files; the arithmetic is sketches/sketch.py's."""
+"""Merging and subtracting sketches and their files; the arithmetic is sketches/sketch.py's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from nysketch._support.intervals import in_words, is_one, numbers, stretched
@@ -19,8 +21,30 @@ from nysketch.sketches.sketch import Sketch
 
 
 @dataclass(frozen=True)
+class Named:
+    """A sketch to come, and what messages call it: files are read one at a time."""
+
+    name: str
+    load: Callable[[], Sketch]
+
+
+def named(sketches: Iterable[Sketch | str | os.PathLike[str]]) -> list[Named]:
+    """Name sketches by their files, or by their position if they are in memory."""
+    return [
+        Named(f"sketch {number}", partial(_itself, given))
+        if isinstance(given, Sketch)
+        else Named(os.fspath(given), partial(load_sketch, given))
+        for number, given in enumerate(sketches, 1)
+    ]
+
+
+def _itself(sketch: Sketch) -> Sketch:
+    return sketch
+
+
+@dataclass(frozen=True)
 class Merged:
-    """What `merge_files` made: the sketch, and what is in it more than once, or not at all."""
+    """What a merge made: the sketch, and what is in it more than once, or not at all."""
 
     sketch: Sketch
     doubled_inputs: list[str]
@@ -37,31 +61,40 @@ def merge_files(
     partial: bool = False,
     lock_wait: float = 0.0,
 ) -> Merged:
-    """Add sketch files into `output`.
+    """Add sketch files into `output`, which may be one of them: it is replaced in one step."""
+    with claimed(output, overwrite=overwrite, wait=lock_wait):
+        made = merge_sketches(named(paths), str(output), force=force, partial=partial)
+        save(made.sketch, output)
+    return made
+
+
+def merge_sketches(
+    sketches: Sequence[Named], what: str = "the sum", *, force: bool = False, partial: bool = False
+) -> Merged:
+    """Add sketches; `what` is what comes of it, for messages.
 
     Nothing is doubled unless `force` allows to count rows twice, and no parts are missing unless `partial`
     says that they will come later.
     """
-    add = _Addition(paths[0], None if force else "use --force")
-
-    def require_all_parts(total: Sketch) -> None:
-        missing = total.provenance.missing_parts()
-        if missing and not partial:
-            raise IncompatibleError(
-                f"{missing_in_words(missing)} from these {len(paths)} sketches. Sketch what is missing and "
-                "merge again, or merge what is there with --partial"
-            )
-
-    total = _combine(paths, output, add, require_all_parts, overwrite=overwrite, lock_wait=lock_wait)
-    return Merged(total, add.doubled_inputs, add.doubled_parts(), total.provenance.missing_parts())
+    add = _Addition(sketches[0].name, None if force else "use `force=True`")
+    total = _folded(sketches, add, what)
+    missing = total.provenance.missing_parts()
+    if missing and not partial:
+        raise IncompatibleError(
+            f"{missing_in_words(missing)} from these {len(sketches)} sketches. Sketch what is missing and "
+            "merge again, or merge what is there with `partial=True`"
+        )
+    return Merged(total, add.doubled_inputs, add.doubled_parts(), missing)
 
 
-def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
-    """Return the sum of sketch files, one in memory at a time; no rows may be in two of them.
+def merged(sketches: Sequence[Sketch | str | os.PathLike[str]], what: str = "what is learned") -> Sketch:
+    """Return the sum of sketches, one file in memory at a time; no rows may be in two of them.
 
     `what` is what comes of it, for messages.
     """
-    total = _folded(paths, _Addition(paths[0], "merge them first: nysketch merge --force"), what)
+    given = named(sketches)
+    remedy = "merge them first: `nysketch.merge(force=True)`"
+    total = _folded(given, _Addition(given[0].name, remedy), what)
     log_missing_parts(total, what)
     return total
 
@@ -83,35 +116,35 @@ def missing_in_words(missing: Sequence[Parts]) -> str:
 class _Addition:
     """Adds sketches, and lists what is counted twice; or refuses it, if there is a remedy to name."""
 
-    def __init__(self, first: Path, remedy: str | None) -> None:
-        self._first: Path | None = first  # until it is noted
+    def __init__(self, first: str, remedy: str | None) -> None:
+        self._first: str | None = first  # until it is noted
         self._remedy = remedy
         # Not those of the sum: there, parts that make a whole have become its inputs.
         self._inputs = Provenance()
-        self._holders: dict[Whole, dict[int, Path]] = {}  # which file has a part
+        self._holders: dict[Whole, dict[int, str]] = {}  # which sketch has a part
         self._doubled: dict[Whole, set[int]] = {}
         self.doubled_inputs: list[str] = []
 
-    def __call__(self, total: Sketch, part: Sketch, path: Path) -> Sketch:
+    def __call__(self, total: Sketch, part: Sketch, name: str) -> Sketch:
         if self._first is not None:
             self._note(total.provenance, self._first)
             self._first = None
         result = total + part  # complains first if they do not belong together
         self._look_for_parts(part.provenance)
         self._look_for_inputs(part.provenance)
-        self._note(part.provenance, path)
+        self._note(part.provenance, name)
         return result
 
     def doubled_parts(self) -> list[Parts]:
         """Return the parts that were in more than one of the sketches."""
         return [(whole, stretched(parts)) for whole, parts in self._doubled.items()]
 
-    def _note(self, provenance: Provenance, path: Path) -> None:
+    def _note(self, provenance: Provenance, name: str) -> None:
         self._inputs = self._inputs + replace(provenance, parts=())
         for whole, held in provenance.parts:
             holders = self._holders.setdefault(whole, {})
             for number in numbers(held):
-                holders.setdefault(number, path)
+                holders.setdefault(number, name)
 
     def _look_for_parts(self, provenance: Provenance) -> None:
         """Find parts that were there already."""
@@ -163,14 +196,25 @@ def subtract_files(
     force: bool = False,
     lock_wait: float = 0.0,
 ) -> tuple[Sketch, list[str]]:
-    """Subtract sketch files from `whole` into `output`; also return inputs that it did not list.
+    """Subtract sketch files from `whole` into `output`, which may be one of them."""
+    with claimed(output, overwrite=overwrite, wait=lock_wait):
+        rest, missing = subtract_sketches(named([whole, *parts]), str(output), force=force)
+        save(rest, output)
+    return rest, missing
+
+
+def subtract_sketches(
+    sketches: Sequence[Named], what: str = "the rest", *, force: bool = False
+) -> tuple[Sketch, list[str]]:
+    """Subtract sketches from the first of them; also return inputs that it did not list.
 
     There are none unless `force` trusts that their rows are in it all the same.
     """
+    whole = sketches[0].name
     missing: list[str] = []
 
-    def subtract(rest: Sketch, part: Sketch, path: Path) -> Sketch:
-        del path
+    def subtract(rest: Sketch, part: Sketch, name: str) -> Sketch:
+        del name
         left = rest - part
         known = {item for item, _ in rest.provenance.removed}
         unlisted = [item.path for item, _ in left.provenance.removed if item not in known]
@@ -178,7 +222,7 @@ def subtract_files(
             parts = [f"{in_words(held, of.of)} of {of.name}" for of, held in part.provenance.parts]
             raise IncompatibleError(
                 f"it holds rows of {'; '.join(parts) or unlisted[0]}, which is not among the inputs of "
-                f"{whole} or was subtracted already. If its rows are there all the same, use --force"
+                f"{whole} or was subtracted already. If its rows are there all the same, use `force=True`"
             )
         if not left.tally.is_possible(left.basis):
             raise IncompatibleError(
@@ -188,52 +232,32 @@ def subtract_files(
         missing.extend(unlisted)
         return left
 
-    rest = _combine([whole, *parts], output, subtract, overwrite=overwrite, lock_wait=lock_wait)
-    return rest, missing
+    return _folded(sketches, subtract, what), missing
 
 
-# The sketch so far, another one, and the file that it is from.
-_Operation = Callable[[Sketch, Sketch, Path], Sketch]
+# The sketch so far, another one, and what that one is called.
+_Operation = Callable[[Sketch, Sketch, str], Sketch]
 
 
-def _combine(
-    paths: Sequence[Path],
-    output: Path,
-    operation: _Operation,
-    require: Callable[[Sketch], None] | None = None,
-    *,
-    overwrite: bool,
-    lock_wait: float,
-) -> Sketch:
-    """Fold an operation over sketch files, and save the result if it is what is required."""
-    # One of the sketches may be replaced: what it held is in the result, and appears there in one step.
-    with claimed(output, overwrite=overwrite, wait=lock_wait):
-        result = _folded(paths, operation, str(output))
-        if require is not None:
-            require(result)
-        save(result, output)
-    return result
-
-
-def _folded(paths: Sequence[Path], operation: _Operation, what: str) -> Sketch:
-    """Fold an operation over sketch files, one in memory at a time; `what` is what comes of it."""
-    result = load_sketch(paths[0])
-    without: dict[type[Statistic], list[Path]] = {kind: [] for kind in STATISTICS if kind.noun}
-    _note_missing(result, paths[0], without)
-    for path in paths[1:]:
-        part = load_sketch(path)
-        _note_missing(part, path, without)
+def _folded(sketches: Sequence[Named], operation: _Operation, what: str) -> Sketch:
+    """Fold an operation over sketches, one in memory at a time; `what` is what comes of it."""
+    result = sketches[0].load()
+    without: dict[type[Statistic], list[str]] = {kind: [] for kind in STATISTICS if kind.noun}
+    _note_missing(result, sketches[0].name, without)
+    for other in sketches[1:]:
+        part = other.load()
+        _note_missing(part, other.name, without)
         try:
-            result = operation(result, part, path)
+            result = operation(result, part, other.name)
         except IncompatibleError as error:
-            raise IncompatibleError(f"{path}: {error}") from error
+            raise IncompatibleError(f"{other.name}: {error}") from error
     for kind, lacking in without.items():
-        if 0 < len(lacking) < len(paths):
+        if 0 < len(lacking) < len(sketches):
             log.warning("%s has no %s: neither will %s", lacking[0], kind.noun, what)
     return result
 
 
-def _note_missing(sketch: Sketch, path: Path, without: dict[type[Statistic], list[Path]]) -> None:
+def _note_missing(sketch: Sketch, name: str, without: dict[type[Statistic], list[str]]) -> None:
     """Note which of the statistics that not every sketch has are missing from this one."""
     for kind, lacking in without.items():
-        lacking += [path] if sketch.tally.get(kind) is None else []
+        lacking += [name] if sketch.tally.get(kind) is None else []

@@ -172,17 +172,3 @@ def _log_if_overwhelmed(found: Trimmed) -> None:
             len(found.left_out),
             found.groups,
         )
-
-
-def learn_kmeans(sketch: Sketch, k: int, **options: Any) -> KMeansModel:
-    """Learn k centroids from a sketch; options are those of `Learner`."""
-    model = Learner(sketch, covariance=None, **options).model(k)
-    assert isinstance(model, KMeansModel)
-    return model
-
-
-def learn_gmm(sketch: Sketch, k: int, *, covariance: str = "diag", **options: Any) -> MixtureModel:
-    """Learn a mixture of k Gaussians from a sketch; options are those of `Learner`."""
-    model = Learner(sketch, covariance=covariance, **options).model(k)
-    assert isinstance(model, MixtureModel)
-    return model

@@ -22,8 +22,10 @@ from nysketch.models.files import require_format, save_model
 from nysketch.models.refine import refine, require_passes
 from nysketch.models.stored import AnyModel
 from nysketch.passes.memory import DEFAULT_MEMORY
+from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
+from nysketch.sources.protocol import Source
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,51 @@ def learn_to_file(
         sketch = merged(paths)
         source = None
         if refinement is not None:  # better told now that it cannot be read
-            weights = refinement.reading.weights or sketch.settings.get("weights")
-            reading = replace(refinement.reading, weights=weights)
+            reading = refinement.reading.weighted_as(sketch.settings.get("weights"))
             source = open_source(refinement.inputs, reading.for_basis(sketch.basis))
             refuse_to_replace(source.local_paths, output)
             require_passes(source, refinement.passes)
-        learned = sweep(sketch, ks, **options)
+        learned = learn(sketch, ks, **options)
         model = learned.best
         if refinement is not None and source is not None:
-            threads = refinement.threads or threads_within(refinement.memory, source, model)
-            settings: dict[str, Any] = {
-                "nulls": refinement.nulls,
-                "engine": Threads(threads),
-                "progress": refining,
-            }
-            model = recertify(refine(model, source, refinement.passes, **settings), sketch)
-        if len(ks) > 1:
-            table = {"criterion": learned.criterion, "sweep": learned.table()}
-            model = replace(model, facts=model.facts | table)
+            model = refined(
+                model,
+                sketch,
+                source,
+                refinement.passes,
+                nulls=refinement.nulls,
+                threads=refinement.threads,
+                memory=refinement.memory,
+                progress=refining,
+            )
         save_model(model, output, format, overwrite=overwrite)
     return Learned(model, learned, () if source is None else tuple(map(str, source.skipped)))
+
+
+def learn(sketch: Sketch, ks: Sequence[int], **options: Any) -> Sweep:
+    """Learn the best model with one of `ks` clusters, which remembers the others it was chosen from.
+
+    Options are those of `learning.Learner`.
+    """
+    learned = sweep(sketch, ks, **options)
+    if len(ks) < 2:
+        return learned
+    table = {"criterion": learned.criterion, "sweep": learned.table()}
+    return replace(learned, best=replace(learned.best, facts=learned.best.facts | table))
+
+
+def refined(
+    model: AnyModel,
+    sketch: Sketch,
+    source: Source,
+    passes: int,
+    *,
+    nulls: str = "error",
+    threads: int | None = None,
+    memory: int = DEFAULT_MEMORY,
+    progress: Progress | None = None,
+) -> AnyModel:
+    """Refine a model by passes over rows, and certify it again by the sketch it was learned from."""
+    require_passes(source, passes)
+    engine = Threads(threads or threads_within(memory, source, model))
+    return recertify(refine(model, source, passes, nulls=nulls, engine=engine, progress=progress), sketch)

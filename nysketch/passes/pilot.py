@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.notices import notice
 from nysketch._support.seeds import require_seed
 from nysketch.basis.base import Basis
 from nysketch.basis.fit import fit_rows
@@ -26,6 +27,7 @@ from nysketch.passes.task import FragmentTask
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Fragment, Source, row_width
+from nysketch.sources.selection import left_out_in_words
 
 _PILOT_BYTES = 32 << 20
 
@@ -53,8 +55,10 @@ def basis_of_data(
     threads: int | None,
 ) -> Basis:
     """Open data and make a basis from a pilot of it: what `Basis.fit` does."""
-    wanted = BasisOptions.of(options)
+    wanted = BasisOptions(**options)
     source = open_source(data, ReadOptions(**reading).for_basis(wanted))
+    if source.left_out:
+        notice("%s", left_out_in_words(source.left_out))
     return fit_basis(source, wanted, seed=seed, nulls=nulls, execution=Execution(Threads(threads)))
 
 

@@ -7,108 +7,28 @@ is asked to keep is in options.py. A pass that ends in a file, with a lock, resu
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from nysketch._support.notices import log
-from nysketch._types import Progress
-from nysketch.accumulators.options import DEFAULT_SHUFFLES, DEFAULT_SPANS, PassOptions
+from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import AUTO, BasisOptions
-from nysketch.engines.protocol import Engine
 from nysketch.engines.threads import engine_of
-from nysketch.errors import OutputError, UsageError
+from nysketch.errors import OutputError
 from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.format import load_basis
 from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.passes.chunks import no_rows_left
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.pilot import fit_basis
-from nysketch.passes.shards import Shard, as_shard, fragments_of, provenance_of, rows_of, why_no_rows
+from nysketch.passes.shards import Shard, fragments_of, provenance_of, rows_of, why_no_rows
 from nysketch.passes.task import row_reporter
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
-from nysketch.sources.open import open_source
-from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
-
-# A basis that is there: one, or a sketch that has it.
-Known = TypeVar("Known", bound=Basis | Sketch)
-
-
-def sketch(
-    data: Any,
-    *,
-    basis: Basis | Sketch | str | os.PathLike[str] | None = None,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] = (),
-    weights: str | None = None,
-    nulls: str = "error",
-    blocks: int = 64,
-    seed: int = 0,
-    precision: str = "float32",
-    sample_rows: int | None = None,
-    cells: bool = True,
-    far_rows: int | None = None,
-    runs: int = DEFAULT_SPANS,
-    shuffles: int = DEFAULT_SHUFFLES,
-    shuffle_rows: int | None = None,
-    pairs: bool = False,
-    second_moments: bool = False,
-    threads: int | None = None,
-    engine: Engine | None = None,
-    batch_rows: int | None = None,
-    progress: Progress | None = None,
-    datasets: Sequence[str] = (),
-    allow_external: bool = False,
-    skip_unreadable: bool = False,
-    part: Shard | str | None = None,
-    retries: int | None = None,
-    timeout: float | None = None,
-    **basis_options: Any,
-) -> Sketch:
-    """Sketch rows: paths, `-`, an array, a table, a stream or an iterator of batches.
-
-    `basis` is a Basis, a Sketch whose basis is taken, or the path of a file with either; without it
-    one is made from a pilot sample, for which the source must be readable twice. How it is made is said by
-    the options of `nysketch.basis.options.BasisOptions`: m, kernel, bandwidth, sampling and so on.
-    `part` is one part of the rows, such as "3/16": all sixteen add up to the sketch of all rows.
-
-    `threads` of this process read the rows, unless an `engine` is given (nysketch.engines.dask).
-    """
-    shard = as_shard(part)
-    execution = Execution(engine_of(engine, threads), batch_rows, progress)
-    chosen = basis_or_options(as_basis(basis), basis_options)
-    reading = ReadOptions(
-        columns=columns,
-        exclude=exclude,
-        weights=weights,
-        datasets=datasets,
-        allow_external=allow_external,
-        skip_unreadable=skip_unreadable,
-        retries=retries,
-        timeout=timeout,
-    )
-    source = open_source(data, reading.for_basis(chosen))
-    options = PassOptions(
-        blocks=blocks,
-        seed=seed,
-        precision=precision,
-        nulls=nulls,
-        weights=weights,
-        sample_rows=sample_rows,
-        cells=cells,
-        far_rows=far_rows,
-        runs=runs,
-        shuffles=shuffles,
-        shuffle_rows=shuffle_rows,
-        pairs=pairs,
-        second_moments=second_moments,
-    )
-    return sketch_source(source, chosen, options, shard=shard, execution=execution)
 
 
 def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | None:
@@ -116,16 +36,6 @@ def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | N
     if basis is None or isinstance(basis, Basis):
         return basis
     return basis.basis if isinstance(basis, Sketch) else load_basis(basis)
-
-
-def basis_or_options(basis: Known | None, options: Mapping[str, Any]) -> Known | BasisOptions:
-    """Return the basis, if there is one, or how to make it; nobody may ask for both."""
-    wanted = BasisOptions.of(options)
-    if basis is None:
-        return wanted
-    if wanted != BasisOptions():
-        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
-    return basis
 
 
 def make_basis(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,11 +33,15 @@ _WIDTH, _HEIGHT = 800.0, 600.0
 _MOST_SKETCHES = 40
 
 
+# What can be drawn: something in memory, or a file that holds it.
+Drawable = Sketch | Basis | AnyModel | str | os.PathLike[str]
+
+
 def plot(
-    inputs: Sequence[str | Path],
+    inputs: Sequence[Drawable],
     output: str | Path,
     *,
-    model: str | Path | None = None,
+    model: AnyModel | str | os.PathLike[str] | None = None,
     columns: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> Drawing:
@@ -45,18 +50,17 @@ def plot(
     A sketch is coloured by density, or by the clusters of `model`; `columns` are two to draw it along,
     instead of those directions in which it varies most.
     """
-    paths, output = [Path(path) for path in inputs], Path(output)
+    output = Path(output)
     format = output.suffix.lstrip(".").lower()
     if format not in FORMATS:
         raise UsageError(f"{output}: cannot tell the format from the name; end it in .svg or .png")
-    if not paths:
+    if not inputs:
         raise UsageError("no inputs were given")
     if format == "png":
         require_matplotlib()
-    inputs = paths if model is None else [*paths, Path(model)]
-    draw = _of_several if len(paths) > 1 else _of_one
-    with claimed(output, inputs=inputs, overwrite=overwrite):
-        drawing = draw(paths, model, columns)
+    files = [given for given in (*inputs, model) if isinstance(given, str | os.PathLike)]
+    with claimed(output, inputs=files, overwrite=overwrite):
+        drawing = draw(inputs, model=model, columns=columns)
         with atomic_file(output) as file:
             if format == "png":
                 write_png(drawing, file)
@@ -65,22 +69,38 @@ def plot(
     return drawing
 
 
-def _of_one(paths: list[Path], model: str | Path | None, columns: Sequence[str] | None) -> Drawing:
-    path = paths[0]
+def draw(
+    inputs: Sequence[Drawable],
+    *,
+    model: AnyModel | str | os.PathLike[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> Drawing:
+    """Draw what `plot` writes."""
+    if len(inputs) > 1:
+        if model is not None or columns is not None:
+            raise UsageError("--model and --columns are for one sketch; several are drawn by their distances")
+        return _of_several(inputs)
+    name = _name(inputs[0], 1)
     try:
-        thing = _sketch_or_model(path)
+        thing = _loaded(inputs[0])
         if isinstance(thing, Sketch | Basis):
-            return draw_sketch(
-                thing, path.name, None if model is None else load_model(model), columns=columns
-            )
+            known = load_model(model) if isinstance(model, str | os.PathLike) else model
+            return draw_sketch(thing, Path(name).name, known, columns=columns)
         if model is not None:
             raise UsageError("it is a model already; --model is for a sketch")
-        return draw_model(thing, path.name, columns=columns)
+        return draw_model(thing, Path(name).name, columns=columns)
     except (UsageError, IncompatibleError) as error:
-        raise type(error)(f"{path}: {error}") from error
+        raise type(error)(f"{name}: {error}") from error
 
 
-def _sketch_or_model(path: Path) -> Sketch | Basis | AnyModel:
+def _name(given: Drawable, number: int) -> str:
+    return os.fspath(given) if isinstance(given, str | os.PathLike) else f"sketch {number}"
+
+
+def _loaded(given: Drawable) -> Sketch | Basis | AnyModel:
+    if not isinstance(given, str | os.PathLike):
+        return given
+    path = Path(given)
     if path.suffix == ".nysk":
         return load(path)
     try:
@@ -153,18 +173,20 @@ def draw_model(model: AnyModel, name: str, *, columns: Sequence[str] | None = No
     return _titled(drawing, title)
 
 
-def _of_several(paths: list[Path], model: str | Path | None, columns: Sequence[str] | None) -> Drawing:
-    if model is not None or columns is not None:
-        raise UsageError("--model and --columns are for one sketch; several are drawn by their distances")
-    if len(paths) > _MOST_SKETCHES:
-        raise UsageError(f"{len(paths)} sketches are too many for one picture; give at most {_MOST_SKETCHES}")
+def _of_several(inputs: Sequence[Drawable]) -> Drawing:
+    if len(inputs) > _MOST_SKETCHES:
+        raise UsageError(
+            f"{len(inputs)} sketches are too many for one picture; give at most {_MOST_SKETCHES}"
+        )
+    names = [_name(given, number) for number, given in enumerate(inputs, 1)]
     sketches = []
-    for path in paths:
-        thing = load(path)
+    for given, name in zip(inputs, names, strict=True):
+        thing = load(given) if isinstance(given, str | os.PathLike) else given
         if not isinstance(thing, Sketch):
-            raise UsageError(f"{path}: is a basis; only sketches have distances")
+            kind = "basis" if isinstance(thing, Basis) else "model"
+            raise UsageError(f"{name}: is a {kind}; only sketches have distances")
         sketches.append(thing)
-    return draw_distances(sketches, [path.name.removesuffix(".nysk") for path in paths])
+    return draw_distances(sketches, [Path(name).name.removesuffix(".nysk") for name in names])
 
 
 def draw_distances(sketches: Sequence[Sketch], names: Sequence[str]) -> Drawing:

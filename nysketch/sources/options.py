@@ -64,6 +64,10 @@ class ReadOptions:
         for name in ("exclude", "keep", "datasets"):
             object.__setattr__(self, name, _listed(getattr(self, name)))
 
+    def weighted_as(self, weights: str | None) -> ReadOptions:
+        """Return options to read the same weights as before, unless others are named."""
+        return replace(self, weights=self.weights or weights)
+
     def for_columns(self, columns: Sequence[Column]) -> ReadOptions:
         """Return options to read the columns of a basis or a model."""
         return replace(self, like=columns)

@@ -152,3 +152,8 @@ def shorten(names: Iterable[str], most: int = 8) -> str:
     listed = list(names)
     shown = ", ".join(listed[:most])
     return shown if len(listed) <= most else f"{shown} and {len(listed) - most:,} more"
+
+
+def left_out_in_words(left_out: Mapping[str, str]) -> str:
+    """Say which columns will not be used, and why."""
+    return "left out: " + shorten(f"{name} ({why})" for name, why in left_out.items())

@@ -107,6 +107,11 @@ class Comparison:
         return self.distance.mmd
 
     @property
+    def standard_error(self) -> float:
+        """The standard error of the MMD; NaN where it is unknown."""
+        return self.distance.standard_error
+
+    @property
     def p_value(self) -> float | None:
         """The share of chance results that are as extreme; None without a test."""
         return None if self.verdict is None else self.verdict.p_value

@@ -167,7 +167,7 @@ def third(draw: Callable[..., Floats], d: int, number: int, **options: Any) -> n
 
 def based_on(rows: Floats, *, seed: int, **options: Any) -> nysketch.Basis:
     lean = {"cells": False, "sample_rows": 0, "threads": 1}
-    return nysketch.sketch(rows, m=LANDMARKS, seed=seed, **lean, **options).basis
+    return nysketch.sketch(rows, landmarks=LANDMARKS, seed=seed, **lean, **options).basis
 
 
 def sketched(rows: Floats, basis: nysketch.Basis, seed: Seed, **options: Any) -> nysketch.Sketch:
@@ -253,7 +253,7 @@ def own_landmarks_run(seed: Seed, *, d: int, factor: float) -> Result:
             options["bandwidth"] = factor * median
         if whose == "own":
             lean = {"cells": False, "sample_rows": 0, "threads": 1, "blocks": BLOCKS}
-            a = nysketch.sketch(x, m=LANDMARKS, seed=seed[1], **lean, **options)
+            a = nysketch.sketch(x, landmarks=LANDMARKS, seed=seed[1], **lean, **options)
         else:
             a = sketched(x, based_on(rows, seed=seed[1], **options), seed)
         b = sketched(y, a.basis, seed)
@@ -453,7 +453,7 @@ def robust_run(seed: Seed, *, kernel: str, n: int, shift: float, own: bool, bad:
         count = count if count >= 0 else n // 20
         first, second = (with_bad_rows(rng, rows, count, pattern, size) for rows in (x, y))
         if own:  # as users do, who know of no bad rows
-            a = nysketch.sketch(first, m=LANDMARKS, seed=seed[1], threads=1, **KERNELS[kernel])
+            a = nysketch.sketch(first, landmarks=LANDMARKS, seed=seed[1], threads=1, **KERNELS[kernel])
             clean_pair = (sketched(rows, a.basis, seed, **options) for rows in (x, y))
             clean = compared(*clean_pair, seed, test="none").mmd
             basis = a.basis
@@ -543,7 +543,7 @@ def speed(run: Runner) -> Iterator[Result]:
 
     probe = [sys.executable, "-m", "nysketch", "compare", "--help"]
     command = subprocess.run(probe, capture_output=True).returncode == 0
-    basis = nysketch.sketch(normal(rng, 20_000, d), m=landmarks, cells=False, sample_rows=0).basis
+    basis = nysketch.sketch(normal(rng, 20_000, d), landmarks=landmarks, cells=False, sample_rows=0).basis
     with tempfile.TemporaryDirectory() as folder:
         for n in (10_000, 1_000_000):
             paths = [Path(folder) / f"{name}{n}.nysk" for name in "ab"]

@@ -70,7 +70,9 @@ class Judge:
     """Measures the MMD of weighted rows from all rows."""
 
     def __init__(self, X: Floats, seed: int) -> None:
-        basis = nysketch.Basis.fit(X, m=min(2000, len(X)), scaling="none", sampling="uniform", seed=seed + 1)
+        basis = nysketch.Basis.fit(
+            X, landmarks=min(2000, len(X)), scale="none", sampling="uniform", seed=seed + 1
+        )
         assert isinstance(basis.kernel, Gaussian)
         self.X, self.kernel = X, basis.kernel
         sums = sum(basis.values(X[i : i + STEP]).sum(axis=0) for i in range(0, len(X), STEP))
@@ -140,12 +142,12 @@ def by_thinning(X: Floats, size: int, kernel: Gaussian, seed: int) -> Chosen:
 
 
 def by_nysketch(X: Floats, size: int, kernel: Gaussian, seed: int) -> Chosen:
-    found = nysketch.coreset(X, size - 1, scaling="none", bandwidth=kernel.bandwidth, seed=seed, threads=1)
+    found = nysketch.coreset(X, size - 1, scale="none", bandwidth=kernel.bandwidth, seed=seed, threads=1)
     return found.points, found.weights
 
 
 def by_sketch(X: Floats, size: int, kernel: Gaussian, seed: int) -> Chosen:
-    made = nysketch.sketch(X, scaling="none", bandwidth=kernel.bandwidth, seed=seed, threads=1)
+    made = nysketch.sketch(X, scale="none", bandwidth=kernel.bandwidth, seed=seed, threads=1)
     found = nysketch.coreset(made, size - 1)
     return found.points, found.weights
 

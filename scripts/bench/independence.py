@@ -95,16 +95,16 @@ def tested(rows: Floats, groups: int, seed: int, *, m: int, shuffle_rows: int | 
     table, parts = grouped(rows, groups)
     sketch = nysketch.sketch(
         table,
-        m=m,
+        landmarks=m,
         groups=parts,
         seed=seed,
         cells=False,
-        runs=0,
+        spans=0,
         sample_rows=0,
-        shuffle_rows=shuffle_rows,
+        permutation_rows=shuffle_rows,
         threads=1,
     )
-    return nysketch.independence(sketch, shuffles=SHUFFLES, seed=seed)
+    return nysketch.independence(sketch, permutations=SHUFFLES, seed=seed)
 
 
 # ---- level ----------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def level(wanted: int | None) -> Iterator[Result]:
 def v_hsic_test(rows: Floats, groups: int, rng: np.random.Generator) -> bool:
     """The permutation test of V-HSIC, with the kernels that nysketch would take."""
     table, parts = grouped(rows, groups)
-    basis = nysketch.Basis.fit(table, m=2, groups=parts)
+    basis = nysketch.Basis.fit(table, landmarks=2, groups=parts)
     grams = basis.kernel.factors(*[basis.transform(rows)] * 2)
     n = len(rows)
     base = np.prod([gram.mean() for gram in grams])

@@ -82,7 +82,7 @@ from sklearn.mixture import GaussianMixture  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
-from nysketch.learning.learner import learn_gmm, learn_kmeans  # noqa: E402
+from nysketch import learn_gmm, learn_kmeans  # noqa: E402
 from nysketch.models.kmeans import KMeansModel  # noqa: E402
 from nysketch.models.mixture import MixtureModel  # noqa: E402
 
@@ -629,7 +629,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     sets = data_sets(options)
-    nysketch.sketch(np.arange(500.0)[:, None], m=10, threads=1)  # compiled code is loaded
+    nysketch.sketch(np.arange(500.0)[:, None], landmarks=10, threads=1)  # compiled code is loaded
     results: list[Result] = []
     total = len(sets) * options.seeds * len(options.sections)
     with tqdm(total=total, file=sys.stderr, disable=None, unit="section") as bar:

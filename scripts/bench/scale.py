@@ -99,7 +99,7 @@ def measure(folder: Path, rows: int, tasks: int) -> Costs:
     """Measure all costs on one core."""
     path = folder / "rows.parquet"
     write_table(path, rows)
-    basis = nysketch.Basis.fit(str(path), m=M)
+    basis = nysketch.Basis.fit(str(path), landmarks=M)
     opening = seconds(lambda: open_source(str(path)).inputs())
     source = open_source(str(path))
     work = FragmentAccumulator(source, basis, PassOptions())

@@ -171,7 +171,7 @@ def compare(d: int, m: int, folder: Path) -> dict[str, Any]:
     X = rng.standard_normal((options.rows, d), dtype=np.float32)
     path = folder / f"{d}.parquet"
     pq.write_table(pa.table({f"x{i}": column for i, column in enumerate(X.T)}), path, row_group_size=50_000)
-    basis = nysketch.Basis.fit(X[:20_000], m=m)
+    basis = nysketch.Basis.fit(X[:20_000], landmarks=m)
     contenders: dict[str, Sums] = {"sklearn": sklearn_sums(basis), "numpy": numpy_sums(basis)}
     try:
         contenders["keops"] = keops_sums(basis)

@@ -66,7 +66,7 @@ def basis_of_sample(frame: DataFrame, m: int, *, seed: int, **options: object) -
     if not rows:
         raise SystemExit("there are no rows to make a basis from")
     table = pa.table({name: [row[name] for row in rows] for name in frame.columns})
-    return nysketch.Basis.fit(table, m=m, seed=seed, **options)
+    return nysketch.Basis.fit(table, landmarks=m, seed=seed, **options)
 
 
 def main() -> None:

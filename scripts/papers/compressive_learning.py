@@ -294,10 +294,10 @@ def make_sketch(X: Floats, what: str, m: int, variance: float | None, seed: int)
     fourier = what in (FOURIER, FOURIER_ROWS)
     return nysketch.sketch(
         X,
-        m=m,
+        landmarks=m,
         **({"features": "fourier"} if fourier else {"sampling": what}),
         bandwidth=MEDIAN if variance is None else variance**0.5,
-        scaling="none",
+        scale="none",
         cells=False,
         sample_rows=m if what == FOURIER_ROWS else 0,
         precision="float64",

@@ -150,11 +150,11 @@ def run_trial(options: argparse.Namespace, mixture: Mixture, n: int, trial: int,
             bar.set_postfix_str(f"n = {n:,}, trial {trial}, {m} {sampling}")
             basis = nysketch.Basis.fit(
                 X,
-                m=m,
+                landmarks=m,
                 sampling=sampling,
                 kernel="gaussian",
                 bandwidth=mixture.bandwidth,
-                scaling="none",
+                scale="none",
                 pilot_rows=min(n, max(options.pilot_rows, m)),
                 seed=1000 * options.seed + trial,
                 threads=1,

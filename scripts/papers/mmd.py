@@ -132,11 +132,11 @@ def sketched_mmd(
     """The MMD from two sketches at the same landmarks, chosen from a sample of both."""
     basis = nysketch.Basis.fit(
         np.concatenate([x, y]),
-        m=m,
+        landmarks=m,
         sampling=sampling,
         kernel="gaussian",
         bandwidth=bandwidth,
-        scaling="none",
+        scale="none",
         pilot_rows=min(2 * len(x), max(pilot_rows, m)),
         seed=seed,
         threads=1,

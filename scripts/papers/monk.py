@@ -262,7 +262,7 @@ def fitted_basis(kernel: Kernel, setting: str, normals: tuple[Normal, Normal], s
     """Choose landmarks among clean rows of both distributions."""
     clean = PARETO if setting == PARETO else GAUSSIAN
     rows = np.concatenate(samples(clean, normals, CLEAN_ROWS // 2, np.random.default_rng([seed, 2])))
-    return nysketch.Basis.fit(rows[:, None], scaling="none", seed=seed, threads=1, **kernel.basis)
+    return nysketch.Basis.fit(rows[:, None], scale="none", seed=seed, threads=1, **kernel.basis)
 
 
 def sketched(rows: Floats, basis: nysketch.Basis, seed: int) -> nysketch.Sketch:

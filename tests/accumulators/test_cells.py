@@ -110,7 +110,7 @@ def test_any_shape_any_bandwidth_any_tail(n, d, m, log_bandwidth, kind, far_rows
 def test_columns_around_a_million_with_spread_one():
     rows = np.random.default_rng(1).standard_normal((600, 3)) + 1e6
     for scaling in ("none", "standard"):
-        basis = Basis.fit(rows, m=30, scaling=scaling)
+        basis = Basis.fit(rows, landmarks=30, scale=scaling)
         made = sketch(rows, basis)
         _, offsets, _ = require_right(made, rows)
         exact = ((rows - 1e6) ** 2).sum() - 600 * ((rows.mean(axis=0) - 1e6) ** 2).sum()
@@ -123,7 +123,7 @@ def test_outliers_a_thousand_times_farther_out():
     rows = random.standard_normal((1000, 3))
     rows[::50] *= 1000
     for sampling in ("uniform", "kmeans++"):  # without and with landmarks out there
-        basis = Basis.fit(rows, m=40, sampling=sampling)
+        basis = Basis.fit(rows, landmarks=40, sampling=sampling)
         made = sketch(rows, basis, far_rows=10)
         require_right(made, rows)
 
@@ -152,7 +152,7 @@ def test_of_landmarks_at_the_same_distance_the_first_has_the_row():
 def test_one_landmark_one_feature_one_row():
     for n in (1, 2, 50):
         rows = np.random.default_rng(n).standard_normal((n, 1)) * 7
-        made = sketch(rows, Basis.fit(rows, m=1))
+        made = sketch(rows, Basis.fit(rows, landmarks=1))
         require_right(made, rows)
         assert made.cells.rows.tolist() == [n]
         assert len(made.cells.far) == n
@@ -160,7 +160,7 @@ def test_one_landmark_one_feature_one_row():
 
 def test_a_thousand_landmarks_and_many_chunks():
     rows = np.random.default_rng(5).standard_normal((30_000, 2))
-    basis = Basis.fit(rows, m=1000)
+    basis = Basis.fit(rows, landmarks=1000)
     made = sketch(rows, basis)
     x, z = basis.transform(rows), basis.scaled_landmarks
     nearest = np.concatenate([((part[:, None] - z) ** 2).sum(-1).argmin(1) for part in np.split(x, 30)])
@@ -179,7 +179,7 @@ def test_weighted_rows():
     rows, weights = random.standard_normal((500, 3)), random.uniform(0, 3, 500)
     weights[::7] = 0
     table = pa.table({f"x{i}": rows[:, i] for i in range(3)} | {"w": weights})
-    basis = nysketch.sketch(table, m=20, weights="w").basis
+    basis = nysketch.sketch(table, landmarks=20, weights="w").basis
     made = sketch(table, basis, weights="w", far_rows=30)
     _, offsets, _ = require_right(made, rows, weights)
     known = {bytes(offset): weight for offset, weight in zip(offsets, weights, strict=True)}
@@ -193,7 +193,7 @@ def test_weighted_rows():
 def test_tiny_and_huge_weights_keep_their_accuracy(scale):
     rows = np.random.default_rng(7).standard_normal((300, 2))
     table = pa.table({"a": rows[:, 0], "b": rows[:, 1], "w": np.full(300, scale)})
-    made = sketch(table, nysketch.sketch(table, m=10, weights="w").basis, weights="w")
+    made = sketch(table, nysketch.sketch(table, landmarks=10, weights="w").basis, weights="w")
     _, _, _, _, sums, squares = naive.cells(made.basis, rows)
     assert np.allclose(made.cells.sums.high / scale, sums, atol=1e-8)
     assert np.allclose(made.cells.squares.high / scale, squares, rtol=1e-6)
@@ -201,7 +201,7 @@ def test_tiny_and_huge_weights_keep_their_accuracy(scale):
 
 def test_dropped_rows_are_in_no_cell():
     rows = np.random.default_rng(8).standard_normal((400, 3))
-    basis = Basis.fit(rows, m=15)
+    basis = Basis.fit(rows, landmarks=15)
     with_nulls = rows.copy()
     with_nulls[::3, 1] = np.nan
     made = sketch(with_nulls, basis, nulls="drop")
@@ -271,7 +271,7 @@ def test_landmarks_at_the_edge_of_floating_point_are_harmless():
 RNG = np.random.default_rng(20)
 ROWS = RNG.standard_normal((1200, 3)) * [1, 10, 1000] + [0, 1e5, -3]
 ROWS[::40] *= 30
-BASIS = Basis.fit(ROWS, m=30)
+BASIS = Basis.fit(ROWS, landmarks=30)
 PARTS = [sketch(part, BASIS, far_rows=40) for part in np.array_split(ROWS, 6)]
 
 
@@ -362,18 +362,20 @@ def test_bytes_do_not_depend_on_threads_or_batch_size(parquet, tmp_path, options
     seen = set()
     for threads, batch_rows in ((1, 1000), (4, 1000), (1, None), (3, 7777)):
         path = tmp_path / "s.nysk"
-        nysketch.save(nysketch.sketch(parquet, m=50, threads=threads, batch_rows=batch_rows, **options), path)
+        nysketch.save(
+            nysketch.sketch(parquet, landmarks=50, threads=threads, batch_rows=batch_rows, **options), path
+        )
         seen.add(hashlib.sha256(path.read_bytes()).hexdigest())
     assert len(seen) == 1
 
 
 def test_kernel_sums_are_the_same_with_and_without_cells(parquet):
-    a, b = (nysketch.sketch(parquet, m=50, cells=cells) for cells in (True, False))
+    a, b = (nysketch.sketch(parquet, landmarks=50, cells=cells) for cells in (True, False))
     assert np.array_equal(a.block_kernel_sums, b.block_kernel_sums)
 
 
 def test_precisions_have_the_same_cells(parquet):
-    basis = Basis.fit(parquet, m=50)
+    basis = Basis.fit(parquet, landmarks=50)
     a, b = (nysketch.sketch(parquet, basis=basis, precision=p).cells for p in ("float32", "float64"))
     assert same(a, b)
 
@@ -381,7 +383,7 @@ def test_precisions_have_the_same_cells(parquet):
 def test_a_cell_bounds_what_any_centroids_cost():
     """Σ scatter + weight·|mean − centroid|² is no less than the cost of the rows, and no more than it is."""
     rows = ROWS[:, :2]
-    basis = Basis.fit(rows, m=40)
+    basis = Basis.fit(rows, landmarks=40)
     cells = sketch(rows, basis).cells
     x, centroids = basis.transform(rows), np.array([[0.0, 0.0], [3.0, -1.0]])
     cost = ((x[:, None] - centroids) ** 2).sum(-1).min(axis=1).sum()
@@ -416,8 +418,10 @@ def test_without_cells_there_are_none(tmp_path):
 
 
 def test_text_and_fourier_features_have_no_cells():
-    assert nysketch.sketch(pa.table({"t": ["abc", "bcd", "abcd"]}), kernel="spectrum", m=2).cells is None
-    assert nysketch.sketch(ROWS, features="fourier", m=10).cells is None
+    assert (
+        nysketch.sketch(pa.table({"t": ["abc", "bcd", "abcd"]}), kernel="spectrum", landmarks=2).cells is None
+    )
+    assert nysketch.sketch(ROWS, features="fourier", landmarks=10).cells is None
 
 
 def test_far_rows_can_be_more_fewer_or_none(tmp_path):

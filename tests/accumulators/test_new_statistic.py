@@ -101,7 +101,7 @@ def listed(monkeypatch):
 def test_it_is_collected_added_stored_checked_and_described(tmp_path):
     random = np.random.default_rng(0)
     rows = random.normal([0.0, 1.0, 5.0], size=(5000, 3))
-    basis = nysketch.Basis.fit(rows, m=20)
+    basis = nysketch.Basis.fit(rows, landmarks=20)
     first, second = (nysketch.sketch(part, basis=basis, threads=2) for part in (rows[:3000], rows[3000:]))
     nysketch.save(first + second, tmp_path / "s.nysk")
     read = nysketch.load(tmp_path / "s.nysk")
@@ -118,7 +118,7 @@ def test_files_from_before_it_have_none(tmp_path, monkeypatch):
     rows = np.random.default_rng(1).normal(size=(500, 2))
     with monkeypatch.context() as before:
         before.setattr(tally_module, "STATISTICS", tally_module.STATISTICS[:-1])
-        nysketch.save(nysketch.sketch(rows, m=10), tmp_path / "old.nysk")
+        nysketch.save(nysketch.sketch(rows, landmarks=10), tmp_path / "old.nysk")
     old = nysketch.load(tmp_path / "old.nysk")
     assert old.tally.get(NegativeValues) is None
     assert (old + nysketch.sketch(rows, basis=old.basis)).tally.get(NegativeValues) is None

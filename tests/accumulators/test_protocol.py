@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def basis(folder):
-    return nysketch.Basis.fit(str(folder), weights="w", groups=GROUPS, m=12, nulls="drop")
+    return nysketch.Basis.fit(str(folder), weights="w", groups=GROUPS, landmarks=12, nulls="drop")
 
 
 def source_of(folder, basis, name="*"):

@@ -173,7 +173,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def basis(files):
-    return Basis.fit(files, columns=["x", "y"], m=10, scaling="none")
+    return Basis.fit(files, columns=["x", "y"], landmarks=10, scale="none")
 
 
 def numbers_of(sketch):
@@ -262,7 +262,7 @@ def test_dropped_rows_are_not_sampled(tmp_path):
     x = np.arange(3000.0)
     x[::3] = np.nan
     pq.write_table(pa.table({"x": x}), tmp_path / "x.parquet", row_group_size=500)
-    made = nysketch.sketch(tmp_path / "x.parquet", m=5, scaling="none", nulls="drop", sample_rows=10**4)
+    made = nysketch.sketch(tmp_path / "x.parquet", landmarks=5, scale="none", nulls="drop", sample_rows=10**4)
     assert sorted(numbers_of(made)[:, 0].tolist()) == [n for n in range(3000) if n % 3]
 
 
@@ -283,7 +283,7 @@ def words(tmp_path_factory):
 
 @pytest.mark.parametrize("capacity", [50, 5000])
 def test_text_is_sampled_like_numbers(words, tmp_path, capacity):
-    basis = Basis.fit(words, kernel="spectrum", m=10)
+    basis = Basis.fit(words, kernel="spectrum", landmarks=10)
     options = {"basis": basis, "sample_rows": capacity}
     together = nysketch.sketch(words, **options)
     apart = [nysketch.sketch(file, **options) for file in words]
@@ -321,7 +321,7 @@ def test_every_part_of_a_file_and_every_file_has_its_share(tmp_path):
     for number, rows in enumerate(sizes):
         table = pa.table({"x": np.arange(rows) + 1e5 * number, "y": np.full(rows, float(number))})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=4000)
-    made = nysketch.sketch(sorted(tmp_path.iterdir()), m=5, scaling="none", sample_rows=4000)
+    made = nysketch.sketch(sorted(tmp_path.iterdir()), landmarks=5, scale="none", sample_rows=4000)
     sample = made.tally.sample
     assert len(sample) == 4000
     numbers = numbers_of(made)
@@ -339,7 +339,7 @@ def test_every_part_of_a_file_and_every_file_has_its_share(tmp_path):
 
 def test_the_sample_has_nothing_to_do_with_the_blocks():
     rows = np.arange(50_000.0)[:, None]
-    basis = Basis.fit(rows, m=2, scaling="none")
+    basis = Basis.fit(rows, landmarks=2, scale="none")
     made = nysketch.sketch(rows, basis=basis, blocks=8, sample_rows=8000)
     sampled = numbers_of(made)[:, 0].astype(np.int64)
     from nysketch.tiles.hashing import assign_blocks
@@ -426,7 +426,7 @@ def test_settings_that_differ_are_forgotten_in_any_order(files, basis, tmp_path)
 @pytest.mark.parametrize("value", [1e39, -1e60, 1e300])
 def test_rows_beyond_float32_are_cut_off_and_kept(value, tmp_path):
     rows = np.random.default_rng(0).standard_normal((300, 2))
-    basis = Basis.fit(rows, m=10, scaling="none")
+    basis = Basis.fit(rows, landmarks=10, scale="none")
     rows[7, 0] = value
     made = nysketch.sketch(rows, basis=basis)
     sample = made.tally.sample
@@ -440,7 +440,7 @@ def test_rows_beyond_float32_are_cut_off_and_kept(value, tmp_path):
 
 def test_other_scaling_that_overflows_is_cut_off_too():
     rows = np.random.default_rng(0).standard_normal((300, 1)) * 1e-20
-    basis = Basis.fit(rows, m=10)
+    basis = Basis.fit(rows, landmarks=10)
     rows[5] = 1e300
     assert np.isfinite(nysketch.sketch(rows, basis=basis).tally.sample.rows).all()
 
@@ -450,7 +450,7 @@ def test_tables_that_begin_alike_can_be_told_apart():
     january[:64] = 0
     february = january.copy()
     february[64:] += 10
-    basis = Basis.fit(january, m=10, scaling="none")
+    basis = Basis.fit(january, landmarks=10, scale="none")
     a, b = nysketch.sketch(january, basis=basis), nysketch.sketch(february, basis=basis)
     assert np.array_equal(((a + b) - b).tally.sample.rows, a.tally.sample.rows)
     assert a + b == b + a

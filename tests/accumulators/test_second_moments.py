@@ -27,7 +27,7 @@ from tests import naive
 from tests.kernels.kinds import KINDS, STRINGS, basis_at, fourier_basis, numbers, rows_for
 
 ROWS = np.random.default_rng(0).standard_normal((900, 3)) * [1, 10, 1000] + [0, 1e5, -3]
-BASIS = nysketch.Basis.fit(ROWS, m=20)
+BASIS = nysketch.Basis.fit(ROWS, landmarks=20)
 
 
 def sketch(rows, basis=BASIS, **options):
@@ -58,7 +58,7 @@ def test_every_kernel_against_the_definition(name):
     if basis is None:
         kernel = KINDS[name](1)
         data = pa.table({"t": pa.array(rows.tolist(), pa.string())})
-        basis = nysketch.Basis.fit(data, m=7, kernel="spectrum")
+        basis = nysketch.Basis.fit(data, landmarks=7, kernel="spectrum")
         basis = replace(basis, kernel=kernel)
     made = sketch(data, basis)
     expected = naive.second_moments(basis, rows)
@@ -86,7 +86,7 @@ def test_weights_and_dropped_rows_against_the_definition(tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=150)
     kept = np.isfinite(np.array(list(columns.values()))).all(axis=0)
     rows = np.column_stack([columns["a"], columns["b"]])[kept]
-    basis = nysketch.Basis.fit(rows, m=9)
+    basis = nysketch.Basis.fit(rows, landmarks=9)
     basis = replace(basis, columns=(Column("a"), Column("b")))
     made = sketch(str(tmp_path / "rows.parquet"), basis, weights="w", nulls="drop")
     assert made.dropped_rows == 54
@@ -97,7 +97,7 @@ def test_weights_and_dropped_rows_against_the_definition(tmp_path):
 def test_the_values_are_float64_whatever_the_precision():
     """float32 values, of which the kernel sums are made, would be off by 1e-7."""
     rows = numbers(2000, 4)
-    basis = nysketch.Basis.fit(rows, m=30)
+    basis = nysketch.Basis.fit(rows, landmarks=30)
     fast, slow = (sketch(rows, basis, precision=p) for p in ("float32", "float64"))
     assert fast.settings["precision"] == "float32"
     assert same(fast.second_moments, slow.second_moments)
@@ -105,7 +105,7 @@ def test_the_values_are_float64_whatever_the_precision():
 
 def test_small_products_keep_their_digits():
     """Landmarks far from each other: nothing of their products would be left on the grid of float32."""
-    basis = basis_at(nysketch.Basis.fit(numbers(50, 1), m=2).kernel, np.array([[0.0], [1.0]]))
+    basis = basis_at(nysketch.Basis.fit(numbers(50, 1), landmarks=2).kernel, np.array([[0.0], [1.0]]))
     bandwidth = basis.kernel.bandwidth
     basis = replace(basis, landmarks=np.array([[-5.0], [5.0]]) * bandwidth)
     made = sketch(np.full((3, 1), 0.3) * bandwidth, basis)
@@ -199,7 +199,7 @@ def test_files_together_or_apart_give_the_same_bytes(files, tmp_path, name):
 
 def test_row_groups_of_another_size_change_nothing_beyond_rounding(files, tmp_path):
     a = files / "a.parquet"
-    basis = nysketch.Basis.fit(str(a), m=40)
+    basis = nysketch.Basis.fit(str(a), landmarks=40)
     pq.write_table(pq.read_table(a), tmp_path / "other.parquet", row_group_size=1234)
     whole, other = (sketch(str(path), basis) for path in (a, tmp_path / "other.parquet"))
     assert close(other.second_moments.matrix(), whole.second_moments.matrix(), 3e-15)

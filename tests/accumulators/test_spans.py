@@ -119,7 +119,7 @@ NAMES = ("a", "b", "c")
 @pytest.fixture(scope="module")
 def basis():
     rows = np.random.default_rng(1).standard_normal((500, 3))
-    return Basis.fit(pa.table(dict(zip(NAMES, rows.T, strict=True))), m=20)
+    return Basis.fit(pa.table(dict(zip(NAMES, rows.T, strict=True))), landmarks=20)
 
 
 @pytest.mark.parametrize("weights", [None, "w"])
@@ -142,11 +142,11 @@ def test_a_run_is_there_once_any_of_its_rows_was_read(days, basis):
 
 def test_runs_of_text_and_of_fourier_features(chunks):
     words = [*(f"{'abcde'[i % 5]}{i} {'xyz' * (i % 3)}" for i in range(200)), None, *["late"] * 99]
-    basis = Basis.fit(pa.table({"s": [word for word in words if word]}), m=9, kernel="spectrum")
+    basis = Basis.fit(pa.table({"s": [word for word in words if word]}), landmarks=9, kernel="spectrum")
     made = sketch(pa.table({"s": words}), basis, nulls="drop", runs=10)
     require_right(made, rows_of(pa.table({"s": words}), basis), 1e-6)
     rows = np.random.default_rng(2).standard_normal((500, 2)) * np.linspace(1, 2, 500)[:, None]
-    fourier = Basis.fit(rows, m=12, features="fourier")
+    fourier = Basis.fit(rows, landmarks=12, features="fourier")
     require_right(sketch(rows, fourier, runs=5), rows_of(rows, fourier), 1e-6)
 
 
@@ -207,7 +207,7 @@ def test_the_level_of_one_input(rows, capacity, level):
 
 RNG = np.random.default_rng(4)
 ROWS = RNG.standard_normal((1000, 2))
-BASIS = Basis.fit(ROWS, m=15)
+BASIS = Basis.fit(ROWS, landmarks=15)
 
 SOME_ROWS = st.lists(
     st.tuples(
@@ -395,7 +395,7 @@ def test_huge_rows_of_both_signs_are_refused_although_they_cancel(options, size,
     rows = np.ones((200, 1))
     rows[10], rows[100] = size, -size
     table = pa.table({"x": rows[:, 0], "w": np.ones(200)})
-    basis = Basis.fit(pa.table({"x": np.linspace(1, 2, 50)}), m=2, kernel="linear", scaling="none")
+    basis = Basis.fit(pa.table({"x": np.linspace(1, 2, 50)}), landmarks=2, kernel="linear", scale="none")
     if "weights" not in options:
         table = table.drop(["w"])
     with pytest.raises(InputError, match="too large for the kernel"):

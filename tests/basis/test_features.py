@@ -63,7 +63,7 @@ def test_the_rank_is_the_number_of_monomials(kernel, rank):
 
 def test_the_mean_features_of_the_linear_kernel_are_those_of_the_mean_row():
     rows = numbers(500, 3) + np.array([1, 2, 3])
-    sketch = nysketch.sketch(rows, m=20, kernel="linear", scaling="none", threads=1)
+    sketch = nysketch.sketch(rows, landmarks=20, kernel="linear", scale="none", threads=1)
     assert sketch.rank == 3
     mean = rows.mean(axis=0)
     assert sketch.mean_features() @ sketch.mean_features() == pytest.approx(mean @ mean, rel=1e-5)
@@ -72,7 +72,7 @@ def test_the_mean_features_of_the_linear_kernel_are_those_of_the_mean_row():
 
 
 def test_landmarks_that_are_all_zero_have_rank_0(tmp_path, run_cli):
-    sketch = nysketch.sketch(np.full((100, 2), 3.0), m=5, kernel="cosine", threads=1)
+    sketch = nysketch.sketch(np.full((100, 2), 3.0), landmarks=5, kernel="cosine", threads=1)
     assert sketch.rank == 0
     assert not sketch.kernel_sums.any()
     assert sketch.mean_features().shape == (0,)
@@ -120,7 +120,7 @@ def small_table(rows=300, seed=0):
 
 @pytest.mark.parametrize("options", FITTED, ids=str)
 def test_sketches_of_every_kernel_are_saved_merged_and_subtracted(options, tmp_path):
-    basis = nysketch.Basis.fit(small_table(), m=12, threads=1, **options)
+    basis = nysketch.Basis.fit(small_table(), landmarks=12, threads=1, **options)
     nysketch.save(basis, tmp_path / "basis.nysk")
     loaded = nysketch.load(tmp_path / "basis.nysk")
     assert loaded == basis
@@ -140,21 +140,26 @@ def test_sketches_of_every_kernel_are_saved_merged_and_subtracted(options, tmp_p
     ids=str,
 )
 def test_whole_numbers_as_options_can_be_read_again(options, tmp_path):
-    sketch = nysketch.sketch(small_table(), m=12, threads=1, **options)
+    sketch = nysketch.sketch(small_table(), landmarks=12, threads=1, **options)
     nysketch.save(sketch, tmp_path / "s.nysk")
     assert nysketch.load(tmp_path / "s.nysk") == sketch
 
 
 def test_a_decay_of_1_can_be_read_again(tmp_path):
     table = pa.table({"s": ["abc", "abd", "xyz"] * 5})
-    sketch = nysketch.sketch(table, kernel="subsequence", length=2, decay=1, m=3, threads=1)
+    sketch = nysketch.sketch(table, kernel="subsequence", length=2, decay=1, landmarks=3, threads=1)
     nysketch.save(sketch, tmp_path / "s.nysk")
     assert nysketch.load(tmp_path / "s.nysk") == sketch
 
 
 def test_numpy_numbers_are_options_too(tmp_path):
     sketch = nysketch.sketch(
-        small_table(), m=12, kernel="polynomial", degree=np.int64(2), offset=np.float64(0.5), threads=1
+        small_table(),
+        landmarks=12,
+        kernel="polynomial",
+        degree=np.int64(2),
+        offset=np.float64(0.5),
+        threads=1,
     )
     nysketch.save(sketch, tmp_path / "s.nysk")
     assert nysketch.load(tmp_path / "s.nysk") == sketch
@@ -225,7 +230,7 @@ def test_gaussian_frequencies_are_standard_normal():
 @pytest.mark.parametrize("draw", ["gaussian", "adapted-radius"])
 def test_frequencies_come_back_from_a_file_bit_for_bit(draw, tmp_path):
     table = small_table()
-    sketch = nysketch.sketch(table, m=64, features="fourier", frequencies=draw, threads=1)
+    sketch = nysketch.sketch(table, landmarks=64, features="fourier", frequencies=draw, threads=1)
     nysketch.save(sketch, tmp_path / "f.nysk")
     loaded = nysketch.load(tmp_path / "f.nysk")
     assert isinstance(loaded.basis, FourierBasis)

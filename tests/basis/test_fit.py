@@ -193,7 +193,7 @@ def test_held_out_rows_are_drawn_anew_with_every_seed(measured):
     ],
 )
 def test_awkward_tables_give_a_basis_and_a_sketch(sampling, rows):
-    basis = Basis.fit(rows, m=20, sampling=sampling)
+    basis = Basis.fit(rows, landmarks=20, sampling=sampling)
     assert 1 <= basis.m <= min(20, len(rows))
     assert np.isfinite(basis.landmarks).all() and (basis.scale > 0).all()
     if sampling not in ("uniform", "leverage"):  # which may draw the twin of a row, too
@@ -208,7 +208,7 @@ def test_awkward_tables_give_a_basis_and_a_sketch(sampling, rows):
 
 @pytest.mark.parametrize("kernel", ["linear", "cosine", "polynomial"])
 def test_a_table_of_zeros_has_nothing_to_tell(kernel):
-    made = nysketch.sketch(np.zeros((100, 2)), m=10, kernel=kernel)
+    made = nysketch.sketch(np.zeros((100, 2)), landmarks=10, kernel=kernel)
     assert made.rows == 100
     assert np.isfinite(made.kernel_sums).all()
     assert np.isfinite(made.mean_features()).all()
@@ -223,7 +223,7 @@ def test_no_rows_are_an_error():
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_the_centres_of_kmeans_are_within_the_data(offset):
     rows = mixture(3000) * [1, 100, 1e-3] + offset
-    basis = Basis.fit(rows, m=50, sampling="kmeans")
+    basis = Basis.fit(rows, landmarks=50, sampling="kmeans")
     assert basis.m == 50
     slack = 1e-9 * np.abs(rows).max(axis=0)
     assert (basis.landmarks >= rows.min(axis=0) - slack).all()
@@ -313,7 +313,7 @@ def test_the_threads_of_libraries_do_not_show(tables, cli_command):
 
 
 def test_the_origin_does_not_enter_the_digest(tables):
-    basis = Basis.fit(tables / "numbers.parquet", m=20)
+    basis = Basis.fit(tables / "numbers.parquet", landmarks=20)
     assert replace(basis, origin={}) == basis
 
 

@@ -29,8 +29,8 @@ def days(tmp_path_factory):
     def as_table(rows):
         return pa.table(dict(zip("abc", rows.T, strict=True)))
 
-    basis = Basis.fit(as_table(table()), m=50)
-    linear = Basis.fit(as_table(table()), m=10, kernel="linear")
+    basis = Basis.fit(as_table(table()), landmarks=50)
+    linear = Basis.fit(as_table(table()), landmarks=10, kernel="linear")
     rows = {"1": table(), "2": table(4000), "3": table(shift=0.4), "4": table()}
     rows["sorted"] = rows["1"][np.argsort(rows["1"][:, 0])]
     for name, data in rows.items():
@@ -41,7 +41,7 @@ def days(tmp_path_factory):
     bad[::250] = 1e8
     for name, data in (("linear1", rows["1"]), ("linear2", rows["3"]), ("linear3", bad)):
         nysketch.save(nysketch.sketch(as_table(data), basis=linear, threads=1), folder / f"{name}.nysk")
-    alien = nysketch.sketch(as_table(rows["2"]), m=10, kernel="laplacian-l1", threads=1)
+    alien = nysketch.sketch(as_table(rows["2"]), landmarks=10, kernel="laplacian-l1", threads=1)
     nysketch.save(alien, folder / "alien.nysk")
     nysketch.save(basis, folder / "basis.nysk")
     return folder
@@ -91,7 +91,7 @@ def test_an_alarm_is_exit_code_7(run_cli, days, names, code):
 
 def test_an_alarm_that_cannot_tell_is_a_failure(run_cli, days, tmp_path):
     for name in ("1", "3"):
-        made = nysketch.sketch(days / f"{name}.parquet", basis=days / "basis.nysk", blocks=1, runs=0)
+        made = nysketch.sketch(days / f"{name}.parquet", basis=days / "basis.nysk", blocks=1, spans=0)
         nysketch.save(made, tmp_path / f"{name}.nysk")
     assert run_cli("compare", "1.nysk", "3.nysk", cwd=tmp_path).returncode == 0
     result = run_cli("compare", "1.nysk", "3.nysk", "--alarm", cwd=tmp_path)

@@ -36,7 +36,7 @@ def tables(tmp_path_factory):
     write("b", 2000)
     write("holed", 500, holes=7)
     (folder / "broken.parquet").write_bytes(b"PAR1 and nothing else")
-    basis = nysketch.Basis.fit(folder / "a.parquet", columns=["x", "y"], m=60)
+    basis = nysketch.Basis.fit(folder / "a.parquet", columns=["x", "y"], landmarks=60)
     nysketch.save(basis, folder / "basis.nysk")
     for name in "ab":
         made = nysketch.sketch(folder / f"{name}.parquet", basis=basis, threads=1, second_moments=name == "a")

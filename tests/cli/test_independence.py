@@ -37,7 +37,9 @@ def tables(tmp_path_factory, run_cli):
     write("fair", 500, 0.0)
     write("holed", 300, 1.0, holes=1)
     (folder / "broken.parquet").write_bytes(b"PAR1 and nothing else")
-    basis = nysketch.Basis.fit(folder / "a.parquet", groups={"p": ["x"], "q": ["y", "u"], "r": ["z"]}, m=20)
+    basis = nysketch.Basis.fit(
+        folder / "a.parquet", groups={"p": ["x"], "q": ["y", "u"], "r": ["z"]}, landmarks=20
+    )
     nysketch.save(basis, folder / "basis.nysk")
     for name, of, options in (
         ("a", "a", {"pairs": True}),
@@ -50,7 +52,7 @@ def tables(tmp_path_factory, run_cli):
     ):
         made = nysketch.sketch(folder / f"{of}.parquet", basis=basis, threads=1, **options)
         nysketch.save(made, folder / f"{name}.nysk")
-    plain = nysketch.sketch(folder / "a.parquet", columns=["x", "y"], m=5, threads=1)
+    plain = nysketch.sketch(folder / "a.parquet", columns=["x", "y"], landmarks=5, threads=1)
     nysketch.save(plain, folder / "plain.nysk")
     return folder
 

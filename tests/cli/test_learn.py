@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
-from nysketch.learning.learner import learn_gmm, learn_kmeans
+from nysketch import learn_gmm, learn_kmeans
 from nysketch.models.files import load_model
 from tests import naive
 from tests.learning.decode.examples import blobs, paired
@@ -51,13 +51,13 @@ def clusters(tmp_path_factory):
         pq.write_table(pa.table(columns), folder / f"{name}.parquet", row_group_size=300)
     a, b = (str(folder / f"{name}.parquet") for name in "ab")
     options = {"columns": ["x", "y"], "threads": 1}
-    first = nysketch.sketch(a, m=40, **options)
+    first = nysketch.sketch(a, landmarks=40, **options)
     second = nysketch.sketch(b, basis=first.basis, threads=1)
     for name, made in {
         "a": first,
         "b": second,
         "ab": first + second,
-        "alien": nysketch.sketch(b, m=10, **options),
+        "alien": nysketch.sketch(b, landmarks=10, **options),
         "bare": nysketch.sketch(a, basis=first.basis, threads=1, cells=False, sample_rows=0),
     }.items():
         nysketch.save(made, folder / f"{name}.nysk")

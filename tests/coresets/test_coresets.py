@@ -48,7 +48,7 @@ def require_exact(found, rows, weights=None, most=None):
 @pytest.mark.parametrize("rows", [1, 5, 21, 22, 500, 30_000])
 def test_means_are_those_of_all_rows(rows, method):
     X = clusters(rows)
-    found = nysketch.coreset(X, 20, m=min(100, rows), method=method)
+    found = nysketch.coreset(X, 20, landmarks=min(100, rows), method=method)
     require_exact(found, X)
     assert found.of_rows == rows and found.functions.method == method
     assert len(found) == min(rows, len(found.functions) + 1)
@@ -56,7 +56,7 @@ def test_means_are_those_of_all_rows(rows, method):
 
 def test_few_rows_stand_for_themselves():
     X = clusters(15)
-    found = nysketch.coreset(X, 20, m=15)
+    found = nysketch.coreset(X, 20, landmarks=15)
     assert np.array_equal(found.numbers, np.arange(15)) and np.allclose(found.weights, 1 / 15)
     assert found.distance.mmd < 1e-6
 
@@ -80,7 +80,7 @@ COLUMNS = ["x0", "x1", "x2"]
 
 def test_neither_threads_nor_batches_show(written):
     path, _, X = written
-    basis = nysketch.Basis.fit(path, columns=COLUMNS, m=80)
+    basis = nysketch.Basis.fit(path, columns=COLUMNS, landmarks=80)
     found = [nysketch.coreset(path, 30, basis=basis, threads=threads) for threads in (1, 2, 5)]
     for other in found:
         require_exact(other, X)
@@ -93,13 +93,13 @@ def test_neither_threads_nor_batches_show(written):
 def test_fragments_of_any_size_give_the_same_guarantees(written, tmp_path, row_group):
     _, table, X = written
     pq.write_table(table.slice(0, 3000), tmp_path / "y.parquet", row_group_size=row_group)
-    found = nysketch.coreset(tmp_path / "y.parquet", 30, columns=COLUMNS, m=80)
+    found = nysketch.coreset(tmp_path / "y.parquet", 30, columns=COLUMNS, landmarks=80)
     require_exact(found, X[:3000])
 
 
 def test_blocks_of_any_size_give_the_same_guarantees(written, monkeypatch):
     path, _, X = written
-    basis = nysketch.Basis.fit(path, columns=COLUMNS, m=80)
+    basis = nysketch.Basis.fit(path, columns=COLUMNS, landmarks=80)
     for rows in (100, 1000, 10**6):
         monkeypatch.setattr("nysketch.coresets.fragments.block_rows_of", lambda functions, d, rows=rows: rows)
         require_exact(nysketch.coreset(path, 30, basis=basis), X)
@@ -108,10 +108,10 @@ def test_blocks_of_any_size_give_the_same_guarantees(written, monkeypatch):
 def test_rows_with_weights(written):
     path, table, X = written
     w = table["w"].to_numpy()
-    found = nysketch.coreset(path, 30, columns=COLUMNS, weights="w", m=80)
+    found = nysketch.coreset(path, 30, columns=COLUMNS, weights="w", landmarks=80)
     require_exact(found, X, w)
     heavy = nysketch.coreset(table.append_column("v", pa.array((w > 1).astype(float))), 30, columns=COLUMNS,
-                             weights="v", m=80)  # fmt: skip
+                             weights="v", landmarks=80)  # fmt: skip
     require_exact(heavy, X, (w > 1).astype(float))
     assert (w[heavy.numbers] > 1).all()
 
@@ -120,12 +120,12 @@ def test_weights_that_are_all_0(written):
     _, table, _ = written
     nothing = table.append_column("v", pa.array(np.zeros(len(table))))
     with pytest.raises(InputError, match="all weights in column 'v' are 0"):
-        nysketch.coreset(nothing, 5, columns=COLUMNS, weights="v", m=20)
+        nysketch.coreset(nothing, 5, columns=COLUMNS, weights="v", landmarks=20)
 
 
 def test_columns_that_pass_through_belong_to_their_rows(written):
     path, table, X = written
-    found = nysketch.coreset(path, 30, columns=COLUMNS, keep=["name", "w"], m=80)
+    found = nysketch.coreset(path, 30, columns=COLUMNS, keep=["name", "w"], landmarks=80)
     require_exact(found, X)
     assert found.kept["name"].to_pylist() == [f"row {i}" for i in found.numbers]
     made = as_table(found)
@@ -137,7 +137,7 @@ def test_columns_that_pass_through_belong_to_their_rows(written):
 
 def test_a_stream_is_read_once(written):
     path, table, X = written
-    basis = nysketch.Basis.fit(path, columns=COLUMNS, m=80)
+    basis = nysketch.Basis.fit(path, columns=COLUMNS, landmarks=80)
     stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=999))
     found = nysketch.coreset(stream, 30, basis=basis, keep=["name"])
     require_exact(found, X)
@@ -154,8 +154,8 @@ def test_rows_with_nulls_are_dropped_and_counted():
     holes[::7, 1] = np.nan
     table = pa.table({f"x{i}": pa.array(column, from_pandas=True) for i, column in enumerate(holes.T)})
     with pytest.raises(InputError, match="286 nulls"):
-        nysketch.coreset(table, 10, m=30)
-    found = nysketch.coreset(table, 10, m=30, nulls="drop")
+        nysketch.coreset(table, 10, landmarks=30)
+    found = nysketch.coreset(table, 10, landmarks=30, nulls="drop")
     valid = np.isfinite(holes).all(axis=1)
     assert found.dropped_rows == 286 and found.of_rows == valid.sum() and valid[found.numbers].all()
     values = found.basis.values(X[valid])
@@ -176,14 +176,14 @@ def test_any_table(rows, kinds, d, s, size, seed):
     """Duplicates, constants, more functions than rows, numbers large and small."""
     random = np.random.default_rng(seed)
     X = (10**size * random.normal(size=(kinds, d)))[random.integers(kinds, size=rows)]
-    found = nysketch.coreset(X, s, m=10, threads=1)
+    found = nysketch.coreset(X, s, landmarks=10, threads=1)
     require_exact(found, X)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "polynomial", "laplacian-l1", "matern32", "cosine"])
 def test_other_kernels(kernel):
     X = clusters(3000)
-    found = nysketch.coreset(X, 8, m=40, kernel=kernel)
+    found = nysketch.coreset(X, 8, landmarks=40, kernel=kernel)
     values = found.basis.values(X)
     size = np.abs(found.functions.of(values)).max()
     mine = found.weights @ found.functions.of(found.basis.values(found.points))
@@ -197,7 +197,7 @@ def test_other_kernels(kernel):
 def test_a_product_over_groups_and_a_column_of_lists():
     X = clusters(2000, d=4)
     table = pa.table({"a": X[:, 0], "b": pa.FixedSizeListArray.from_arrays(X[:, 1:].ravel(), 3)})
-    found = nysketch.coreset(table, 15, m=60, groups={"p": ["a"], "q": ["b"]})
+    found = nysketch.coreset(table, 15, landmarks=60, groups={"p": ["a"], "q": ["b"]})
     require_exact(found, X)
     made = as_table(found)
     assert made["b"].to_pylist() == X[found.numbers, 1:].tolist()
@@ -206,7 +206,7 @@ def test_a_product_over_groups_and_a_column_of_lists():
 def test_strings():
     random = np.random.default_rng(0)
     words = ["".join(random.choice(list("abcd"), 8)) for _ in range(400)]
-    found = nysketch.coreset(pa.table({"t": words}), 10, columns=["t"], kernel="spectrum", m=40)
+    found = nysketch.coreset(pa.table({"t": words}), 10, columns=["t"], kernel="spectrum", landmarks=40)
     assert len(found) == 11 and [words[i] for i in found.numbers] == found.points.tolist()
     values = found.basis.values(np.array(words, object))
     mine = found.weights @ found.functions.of(found.basis.values(found.points))
@@ -221,18 +221,18 @@ def test_fragments_without_rows(tmp_path):
         for part in (table[:0], table[:100], table[:0], table[100:]):
             writer.write_table(part)
     pq.write_table(table[:0], tmp_path / "b.parquet")
-    found = nysketch.coreset([tmp_path / "a.parquet", tmp_path / "b.parquet"], 10, m=40)
+    found = nysketch.coreset([tmp_path / "a.parquet", tmp_path / "b.parquet"], 10, landmarks=40)
     require_exact(found, X)
     with pytest.raises(InputError, match="there are no rows"):
-        nysketch.coreset(tmp_path / "b.parquet", 10, m=40)
+        nysketch.coreset(tmp_path / "b.parquet", 10, landmarks=40)
 
 
 def test_outliers_that_no_digits_are_left_for_are_told():
     X = clusters(2000)
     X[7], X[8] = 1e12, -1e12
-    found = nysketch.coreset(X, 10, m=50, kernel="polynomial", degree=3, scaling="none")
+    found = nysketch.coreset(X, 10, landmarks=50, kernel="polynomial", degree=3, scale="none")
     assert found.mismatch < 1e-10 or "agree only to" in " ".join(found.notes)
-    require_exact(nysketch.coreset(X[9:], 10, m=50), X[9:])
+    require_exact(nysketch.coreset(X[9:], 10, landmarks=50), X[9:])
 
 
 # ---- how good it is --------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_outliers_that_no_digits_are_left_for_are_told():
 @pytest.mark.parametrize("d", [2, 10])
 def test_the_distance_is_what_all_pairs_of_rows_say(d):
     X = clusters(3000, d=d)
-    found = nysketch.coreset(X, 30, m=200, bandwidth="0.5*median")
+    found = nysketch.coreset(X, 30, landmarks=200, bandwidth="0.5*median")
     scaled = found.basis.transform(X)
     exact = naive.mmd(found.basis.kernel, found.basis.transform(found.points), found.weights, scaled)
     assert abs(found.distance.mmd - exact) < max(4 * found.distance.standard_error, 0.02 * exact)
@@ -255,7 +255,7 @@ def test_the_distance_is_what_all_pairs_of_rows_say(d):
 
 
 def test_tables_that_are_kept_whole_are_at_no_distance():
-    X, other = clusters(6), nysketch.Basis.fit(clusters(500, seed=9), m=40, bandwidth="0.2*median")
+    X, other = clusters(6), nysketch.Basis.fit(clusters(500, seed=9), landmarks=40, bandwidth="0.2*median")
     for rows in (1, 2, 6):
         found = nysketch.coreset(X[:rows], 20, basis=other)
         assert len(found) == rows and found.distance.mmd < 1e-6
@@ -267,7 +267,7 @@ def test_random_rows_are_drawn_by_their_weights():
     random = np.random.default_rng(0)
     for weights in (np.where(np.arange(3000) == 5, 1e9, 1.0), random.lognormal(sigma=3, size=3000)):
         table = pa.table({"x": X[:, 0], "y": X[:, 1], "w": weights})
-        found = nysketch.coreset(table, 20, m=100, weights="w")
+        found = nysketch.coreset(table, 20, landmarks=100, weights="w")
         kernel, scaled = found.basis.kernel, found.basis.transform(X)
         shares = weights / weights.sum()
         spread = 1 - shares @ kernel(scaled, scaled) @ shares
@@ -280,14 +280,14 @@ def test_weights_too_uneven_for_a_sample_to_tell():
     X = clusters(5000, d=2)
     weights = 10 ** np.random.default_rng(0).uniform(-12, 12, 5000)
     table = pa.table({"x": X[:, 0], "y": X[:, 1], "w": weights})
-    found = nysketch.coreset(table, 20, m=100, weights="w")
+    found = nysketch.coreset(table, 20, landmarks=100, weights="w")
     assert found.distance.standard_error is None and "no sample of rows tells" in found.notes[-1]
     require_exact(found, X, weights)
 
 
 def test_the_standard_error_is_right_for_data_from_elsewhere():
     """Landmarks that see little: what is outside of their span, and its error, against all pairs of rows."""
-    basis = nysketch.Basis.fit(clusters(2000, d=4), m=30, scaling="none", bandwidth=2.0)
+    basis = nysketch.Basis.fit(clusters(2000, d=4), landmarks=30, scale="none", bandwidth=2.0)
     scores = []
     for seed in range(12):
         X = clusters(6000, d=4, seed=0) + 2 + 0.1 * np.random.default_rng(seed).normal(size=(6000, 4))
@@ -300,7 +300,7 @@ def test_the_standard_error_is_right_for_data_from_elsewhere():
 def test_few_landmarks_do_not_make_a_coreset_look_better_than_it_is():
     """What is outside the span of ten landmarks is nearly everything: the sample knows."""
     X = clusters(2000, d=10)
-    found = nysketch.coreset(X, 9, m=10, bandwidth="0.3*median")
+    found = nysketch.coreset(X, 9, landmarks=10, bandwidth="0.3*median")
     kernel = found.basis.kernel
     exact = naive.mmd(kernel, found.basis.transform(found.points), found.weights, found.basis.transform(X))
     assert abs(found.distance.mmd - exact) < 4 * found.distance.standard_error + 0.01 * exact
@@ -310,7 +310,7 @@ def test_few_landmarks_do_not_make_a_coreset_look_better_than_it_is():
 @pytest.mark.parametrize("of_sketch", [False, True])
 def test_64_rows_are_five_times_nearer_than_random_ones(d, of_sketch):
     X = clusters(50_000, d=d)
-    made = nysketch.sketch(X, m=300)
+    made = nysketch.sketch(X, landmarks=300)
     found = coreset_of_sketch(made, 63) if of_sketch else nysketch.coreset(X, 63, basis=made)
     assert found.distance.gain > 5  # seen: 9 and more
     assert found.equivalent_random_rows > 25 * len(found)
@@ -319,7 +319,7 @@ def test_64_rows_are_five_times_nearer_than_random_ones(d, of_sketch):
 def test_the_error_does_not_rise_with_the_functions():
     """A kernel whose eigenvalues fall fast: there are fewer functions than wanted, and it is said."""
     X = clusters(20_000, d=2)
-    basis = nysketch.Basis.fit(X, m=300, bandwidth="2*median")
+    basis = nysketch.Basis.fit(X, landmarks=300, bandwidth="2*median")
     found = [nysketch.coreset(X, s, basis=basis) for s in (4, 8, 16, 32, 64, 128)]
     errors = [each.distance.mmd for each in found]
     assert all(after < 1.5 * before for before, after in itertools.pairwise(errors))
@@ -334,7 +334,7 @@ def test_landmarks_from_elsewhere_are_what_mercer_is_for():
     random = np.random.default_rng(0)
     X = random.normal(size=(20_000, 2))
     elsewhere = np.concatenate([random.normal(size=(30, 2)), 4 + 0.7 * random.normal(size=(270, 2))])
-    basis = nysketch.Basis.fit(elsewhere, m=300, sampling="uniform", scaling="none", bandwidth=1.0)
+    basis = nysketch.Basis.fit(elsewhere, landmarks=300, sampling="uniform", scale="none", bandwidth=1.0)
     mercer, nystrom = (
         nysketch.coreset(X, 25, basis=basis, method=method) for method in ("mercer", "nystrom")
     )
@@ -348,7 +348,7 @@ def test_a_known_measure():
     which = random.integers(2, size=200_000)
     X = means[which] + random.normal(size=(200_000, 2)) * np.sqrt(spreads[which])
     for bandwidth in ("median", "0.5*median,median"):
-        basis = nysketch.Basis.fit(X[:5000], m=50, bandwidth=bandwidth)
+        basis = nysketch.Basis.fit(X[:5000], landmarks=50, bandwidth=bandwidth)
         for kind, covariances in (("diag", spreads), ("full", np.array([np.diag(v) for v in spreads]))):
             model = MixtureModel(
                 columns=basis.columns, scale=basis.scale, weights=np.full(2, 0.5), means=means,
@@ -364,7 +364,7 @@ def test_a_known_measure():
         require_exact(by_model, X)
     with pytest.raises(UsageError, match="a matrix of 50 × 50"):
         nysketch.coreset(X, 20, basis=basis, measure=np.ones((3, 3)))
-    laplacian = nysketch.Basis.fit(X[:1000], m=20, kernel="laplacian-l1")
+    laplacian = nysketch.Basis.fit(X[:1000], landmarks=20, kernel="laplacian-l1")
     with pytest.raises(UsageError, match="only those of Gaussian kernels"):
         nysketch.coreset(X[:1000], 5, basis=laplacian, measure=model)
 
@@ -372,7 +372,7 @@ def test_a_known_measure():
 def test_second_moments_of_a_sketch_tell_the_functions():
     """k_{s,Y}^Z by its definition: the eigenfunctions of the Nyström kernel over all rows."""
     X = clusters(5000)
-    made = nysketch.sketch(X, m=60, second_moments=True, sampling="uniform")
+    made = nysketch.sketch(X, landmarks=60, second_moments=True, sampling="uniform")
     for found in (nysketch.coreset(X, 12, basis=made), nysketch.coreset(made, 12)):
         assert found.learned_from == "second moments of 5,000 rows" and found.functions.method == "mercer"
         features = made.basis.to_features(made.basis.values(X))
@@ -394,7 +394,7 @@ def test_second_moments_of_a_sketch_tell_the_functions():
 @pytest.mark.parametrize("options", [{}, {"cells": False}, {"sample_rows": 0}, {"precision": "float64"}])
 def test_landmarks_with_weights_have_the_means_of_the_data(options):
     X = clusters(20_000)
-    made = nysketch.sketch(X, m=150, **options)
+    made = nysketch.sketch(X, landmarks=150, **options)
     found = nysketch.coreset(made, 25)
     assert found.of_landmarks and len(found) <= 26
     assert np.array_equal(found.points, made.basis.landmarks[found.numbers])
@@ -410,7 +410,7 @@ def test_landmarks_with_weights_have_the_means_of_the_data(options):
 
 def test_merged_sketches_make_the_coreset_of_both():
     X, Y = clusters(3000, seed=1), clusters(9000, seed=2)
-    basis = nysketch.Basis.fit(np.concatenate([X, Y]), m=100)
+    basis = nysketch.Basis.fit(np.concatenate([X, Y]), landmarks=100)
     both = nysketch.sketch(X, basis=basis) + nysketch.sketch(Y, basis=basis)
     found = nysketch.coreset(both, 20)
     everything = found.functions.of(basis.values(np.concatenate([X, Y])).mean(axis=0))
@@ -422,7 +422,7 @@ def test_weights_of_rows_reach_the_landmarks():
     X = clusters(4000)
     w = np.exp(X[:, 0])
     table = pa.table({"x": X[:, 0], "y": X[:, 1], "w": w})
-    made = nysketch.sketch(table, m=80, weights="w")
+    made = nysketch.sketch(table, landmarks=80, weights="w")
     found = nysketch.coreset(made, 10)
     means = found.functions.of(w @ found.basis.values(X[:, :2]) / w.sum())
     mine = found.weights @ found.functions.of(found.basis.values(found.points))
@@ -433,7 +433,7 @@ def test_means_that_no_weights_of_landmarks_have_are_said_so():
     """Landmarks that leave out a side of the data: their convex hull does not hold the means."""
     X = clusters(3000)
     left = X[X[:, 0] < np.quantile(X[:, 0], 0.1)]
-    basis = nysketch.Basis.fit(left, m=40, scaling="none", bandwidth=5.0)
+    basis = nysketch.Basis.fit(left, landmarks=40, scale="none", bandwidth=5.0)
     found = nysketch.coreset(nysketch.sketch(X, basis=basis), 10)
     assert len(found.functions) < 10 and "no positive weights" in found.notes[0]
     assert "random rows would be nearer" in found.notes[-1]
@@ -444,7 +444,7 @@ def test_means_that_no_weights_of_landmarks_have_are_said_so():
 
 
 def test_more_functions_than_landmarks_can_have_the_means_of_do_no_harm():
-    made = nysketch.sketch(np.random.default_rng(0).normal(size=(3000, 2)), m=100, cells=False)
+    made = nysketch.sketch(np.random.default_rng(0).normal(size=(3000, 2)), landmarks=100, cells=False)
     found = [nysketch.coreset(made, s) for s in (10, 20, 30, 40, 50, 60)]
     errors = [each.distance.mmd for each in found]
     assert all(after < 1.5 * before for before, after in itertools.pairwise(errors))
@@ -454,9 +454,9 @@ def test_more_functions_than_landmarks_can_have_the_means_of_do_no_harm():
 def test_fourier_features_have_no_landmarks():
     X = clusters(500)
     with pytest.raises(UsageError, match="a coreset needs landmarks"):
-        nysketch.coreset(nysketch.sketch(X, m=20, features="fourier"), 5)
+        nysketch.coreset(nysketch.sketch(X, landmarks=20, features="fourier"), 5)
     with pytest.raises(UsageError, match="a coreset needs landmarks"):
-        nysketch.coreset(X, 5, m=20, features="fourier")
+        nysketch.coreset(X, 5, landmarks=20, features="fourier")
 
 
 # ---- what is refused -------------------------------------------------------------------------------
@@ -464,24 +464,24 @@ def test_fourier_features_have_no_landmarks():
 
 def test_what_cannot_be():
     X = clusters(100)
-    made = nysketch.sketch(X, m=10, sample_rows=0)
+    made = nysketch.sketch(X, landmarks=10, sample_rows=0)
     with pytest.raises(UsageError, match="at least 1, not 0"):
-        nysketch.coreset(X, 0, m=10)
+        nysketch.coreset(X, 0, landmarks=10)
     with pytest.raises(UsageError, match="one of mercer, nystrom"):
-        nysketch.coreset(X, 5, m=10, method="best")
+        nysketch.coreset(X, 5, landmarks=10, method="best")
     with pytest.raises(UsageError, match="--method mercer needs second moments or sampled rows"):
         nysketch.coreset(made, 5, method="mercer")
     with pytest.raises(UsageError, match="cannot be chosen again"):
-        nysketch.coreset(X, 5, basis=made, m=10)
+        nysketch.coreset(X, 5, basis=made, landmarks=10)
     with pytest.raises(UsageError, match="number of threads"):
-        nysketch.coreset(X, 5, m=10, threads=0)
+        nysketch.coreset(X, 5, landmarks=10, threads=0)
     with pytest.raises(InputError, match="holds no rows"):
         nysketch.coreset(made - made, 5)
 
 
 def test_names_that_the_data_have_already():
     table = pa.table({"weight": np.arange(50.0), "row": np.arange(50.0) ** 2})
-    found = nysketch.coreset(table, 5, m=20)
+    found = nysketch.coreset(table, 5, landmarks=20)
     with pytest.raises(UsageError, match="a column 'row', too: name the other one with --row-as"):
         as_table(found)
     with pytest.raises(UsageError, match="a column 'weight', too"):
@@ -495,7 +495,7 @@ def test_the_file_is_the_coreset_that_the_library_makes(written, tmp_path):
     path, *_ = written
     options = CoresetOptions(5, "mercer", seed=3)
     output, naming = tmp_path / "c.parquet", Naming("share", "number")
-    for basis, again in ((BasisOptions(m=20), {"m": 20}), (nysketch.sketch(path, m=20), None)):
+    for basis, again in ((BasisOptions(m=20), {"m": 20}), (nysketch.sketch(path, landmarks=20), None)):
         source = open_source(path, ReadOptions().for_basis(basis_of(basis)))
         saved = coreset_to_file(source, output, basis, options, naming=naming, overwrite=True)
         found = nysketch.coreset(path, 5, method="mercer", seed=3, **(again or {"basis": basis}))
@@ -508,7 +508,7 @@ def test_the_file_is_the_coreset_that_the_library_makes(written, tmp_path):
 
 
 def test_the_file_of_sketches_is_the_coreset_of_their_sum(tmp_path):
-    basis = nysketch.Basis.fit(clusters(500), m=20)
+    basis = nysketch.Basis.fit(clusters(500), landmarks=20)
     parts = [nysketch.sketch(clusters(500, seed=seed), basis=basis) for seed in (1, 2)]
     paths = [tmp_path / f"{i}.nysk" for i in range(2)]
     for part, path in zip(parts, paths, strict=True):
@@ -524,6 +524,6 @@ def test_rows_without_weight_are_counted_however_many_come_first(tmp_path):
     weights = np.where(np.arange(3000) < 2900, 0.0, 1.0)
     table = pa.table({"x": rows[:, 0], "y": rows[:, 1], "w": weights})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=10)  # more than are held one by one
-    made = nysketch.coreset(str(tmp_path / "t.parquet"), 5, weights="w", m=20)
+    made = nysketch.coreset(str(tmp_path / "t.parquet"), 5, weights="w", landmarks=20)
     assert made.of_rows == 3000
     assert set(made.numbers.tolist()) <= set(range(2900, 3000))

@@ -50,13 +50,13 @@ def bits(sketch, tmp_path):
     ids=["plain", "moments", "weighted", "groups", "fourier", "text"],
 )
 def test_a_sketch_by_the_cluster_is_that_by_threads(files, engine, tmp_path, options):
-    one = nysketch.sketch(str(files), m=30, threads=1, **options)
-    other = nysketch.sketch(str(files), m=30, engine=engine, **options)
+    one = nysketch.sketch(str(files), landmarks=30, threads=1, **options)
+    other = nysketch.sketch(str(files), landmarks=30, engine=engine, **options)
     assert bits(one, tmp_path) == bits(other, tmp_path)
 
 
 def test_columns_to_keep_and_labels_come_back_in_order(files, engine):
-    model = nysketch.learn_kmeans(nysketch.sketch(str(files), exclude=["w"], m=30, threads=1), 4)
+    model = nysketch.learn_kmeans(nysketch.sketch(str(files), exclude=["w"], landmarks=30, threads=1), 4)
 
     def labelled(engine):
         source = open_source(str(files), like=model.columns, keep=["name"])
@@ -69,7 +69,7 @@ def test_columns_to_keep_and_labels_come_back_in_order(files, engine):
 
 @pytest.mark.parametrize("weights", [None, "w"])
 def test_scores_are_the_same_to_the_last_digit(files, engine, weights):
-    sketch = nysketch.sketch(str(files), exclude=["w"], m=30, threads=1)
+    sketch = nysketch.sketch(str(files), exclude=["w"], landmarks=30, threads=1)
     for model in (nysketch.learn_kmeans(sketch, 3), nysketch.learn_gmm(sketch, 2)):
         source = open_source(str(files), like=model.columns, weights=weights)
         assert score(model, source, engine=engine) == score(model, source, engine=Threads(1))
@@ -129,7 +129,7 @@ def test_progress_only_ever_rises_to_all_rows(files, engine):
     nysketch.sketch(
         str(files),
         exclude=["w"],
-        m=10,
+        landmarks=10,
         engine=engine,
         progress=lambda done, total: seen.append((done, total)),
     )
@@ -139,7 +139,7 @@ def test_progress_only_ever_rises_to_all_rows(files, engine):
 
 def test_a_cluster_reads_files_only(engine):
     with pytest.raises(UsageError, match="reads files"):
-        nysketch.sketch(pa.table({"x": [1.0, 2.0, 3.0]}), m=2, engine=engine)
+        nysketch.sketch(pa.table({"x": [1.0, 2.0, 3.0]}), landmarks=2, engine=engine)
 
 
 def test_an_engine_has_its_own_threads(files, engine):
@@ -148,7 +148,7 @@ def test_an_engine_has_its_own_threads(files, engine):
 
 
 def test_work_takes_along_what_others_need_and_nothing_else(source):
-    basis = nysketch.Basis.fit(str(source.local_paths[0]), exclude=["w"], m=20)
+    basis = nysketch.Basis.fit(str(source.local_paths[0]), exclude=["w"], landmarks=20)
     from nysketch.accumulators.blocks import BlockSums
     from nysketch.accumulators.options import PassOptions
     from nysketch.coresets.coreset import RowDistribution, choose_functions
@@ -192,7 +192,7 @@ def test_the_command_line_starts_workers_of_its_own(run_cli, files, tmp_path):
 
 def test_other_commands_run_on_a_cluster(run_cli, cluster, files, tmp_path):
     model = tmp_path / "model.json"
-    sketch = nysketch.sketch(str(files), exclude=["w"], m=30, threads=1)
+    sketch = nysketch.sketch(str(files), exclude=["w"], landmarks=30, threads=1)
     nysketch.save_model(nysketch.learn_kmeans(sketch, 3), model)
     flags = ["--engine", "dask", "--scheduler", cluster.address]
     for name, arguments in {
@@ -300,7 +300,7 @@ def test_a_file_that_is_another_one_elsewhere_is_noticed(files, tmp_path):
 
 def test_engines_can_be_had_from_a_client(client, files, tmp_path):
     """What a notebook with a cluster does."""
-    made = nysketch.sketch(Path(files), exclude=["w"], m=10, engine=DaskEngine(client))
+    made = nysketch.sketch(Path(files), exclude=["w"], landmarks=10, engine=DaskEngine(client))
     assert made.rows == ROWS
 
 

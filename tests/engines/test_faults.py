@@ -44,7 +44,7 @@ def long_table(tmp_path_factory):
     path = tmp_path_factory.mktemp("long") / "long.parquet"
     rows = np.random.default_rng(1).normal(size=(200_000, 4))
     pq.write_table(pa.table({f"x{i}": rows[:, i] for i in range(4)}), path, row_group_size=1000)
-    basis = nysketch.Basis.fit(str(path), m=1000, kernel="laplacian-l1", sampling="uniform")
+    basis = nysketch.Basis.fit(str(path), landmarks=1000, kernel="laplacian-l1", sampling="uniform")
     nysketch.save(basis, path.with_name("long.basis.nysk"))
     nysketch.save(nysketch.sketch(path, basis=basis), path.with_name("long.nysk"))
     return path
@@ -210,7 +210,7 @@ def test_a_damaged_row_group_is_named_and_the_rest_kept(table, expected, client,
     damaged = bytearray(whole)
     damaged[metadata.data_page_offset : metadata.data_page_offset + 40] = bytes(40)
     path.write_bytes(damaged)
-    basis = nysketch.Basis.fit(str(table), m=100)
+    basis = nysketch.Basis.fit(str(table), landmarks=100)
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
 
     def run(engine):

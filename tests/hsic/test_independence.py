@@ -55,7 +55,7 @@ def test_with_all_rows_as_landmarks_hsic_is_the_v_statistic(count):
     made = sketch(rows, groups, m=150, sampling="uniform", precision="float64")
     assert made.basis.m == 150
     scaled = made.basis.transform(rows)
-    found = nysketch.independence(made, shuffles=0)
+    found = nysketch.independence(made, permutations=0)
     assert found.hsic**2 == pytest.approx(v_statistic(made.basis.kernel, scaled), abs=1e-8)
     assert found.hsic > 0.01
     assert found.groups == tuple("pqrs"[:count])
@@ -90,7 +90,7 @@ def test_sums_of_groups_and_pairs_are_sums_over_all_rows(kernel, weighted, preci
     made = nysketch.sketch(
         data,
         groups={"p": ["z"], "q": ["x", "u"], "r": ["y"]},
-        m=12,
+        landmarks=12,
         nulls="drop",
         weights="weight" if weighted else None,
         exclude=() if weighted else ["weight"],
@@ -115,7 +115,7 @@ def test_the_sums_of_a_pair_of_two_groups_are_those_of_the_sketch():
 def test_bytes_do_not_depend_on_threads_and_batches(tmp_path):
     rows = dependent(np.random.default_rng(0), 4000, 3)
     pq.write_table(table(rows, "xyz"), tmp_path / "data.parquet", row_group_size=300)
-    basis = nysketch.Basis.fit(tmp_path / "data.parquet", groups=THREE, m=20)
+    basis = nysketch.Basis.fit(tmp_path / "data.parquet", groups=THREE, landmarks=20)
     contents = set()
     for threads in (1, 2, 3, 4):
         for batch_rows in (None, 77, 1000):
@@ -125,7 +125,7 @@ def test_bytes_do_not_depend_on_threads_and_batches(tmp_path):
                 pairs=True,
                 threads=threads,
                 batch_rows=batch_rows,
-                shuffle_rows=500,
+                permutation_rows=500,
             )
             nysketch.save(made, tmp_path / "made.nysk")
             contents.add((tmp_path / "made.nysk").read_bytes())
@@ -144,7 +144,7 @@ def parts(tmp_path_factory):
         pq.write_table(
             table(np.add(rng.normal(size=(n, 3)), [shift, shift, 0]), "xyz"), folder / f"{name}.parquet"
         )
-    nysketch.save(nysketch.Basis.fit(folder / "a.parquet", groups=THREE, m=25), folder / "basis.nysk")
+    nysketch.save(nysketch.Basis.fit(folder / "a.parquet", groups=THREE, landmarks=25), folder / "basis.nysk")
     return folder
 
 
@@ -245,7 +245,7 @@ def test_level_on_tables_that_are_sorted_by_one_group(shuffle_rows):
     for seed in range(100):
         rows = sorted_by_x(np.random.default_rng(seed), 1500, 0.0)
         made = sketch(rows, shuffle_rows=shuffle_rows, sample_rows=0, seed=seed)
-        found = nysketch.independence(made, shuffles=99, seed=seed)
+        found = nysketch.independence(made, permutations=99, seed=seed)
         assert found.verdict.exact == (shuffle_rows == 1500)
         rejections += found.rejected
     assert within_level(rejections, 100)
@@ -263,12 +263,12 @@ def test_level_where_landmarks_are_rows_of_many_columns(monkeypatch):
     options = {"groups": WIDE, "m": 300, "sampling": "uniform", "cells": False, "runs": 0, "threads": 1}
     found, unmended = [], []
     for seed in range(100):
-        made = nysketch.sketch(wide(seed), shuffle_rows=1000, sample_rows=0, seed=seed, **options)
-        found.append(nysketch.independence(made, shuffles=39, seed=seed))
+        made = nysketch.sketch(wide(seed), permutation_rows=1000, sample_rows=0, seed=seed, **options)
+        found.append(nysketch.independence(made, permutations=39, seed=seed))
         if seed < 20:
             with monkeypatch.context() as patch:
                 patch.setattr(independence, "_own_rows", lambda basis, rows: (np.full(basis.m, -1), None))
-                unmended.append(nysketch.independence(made, shuffles=39, seed=seed))
+                unmended.append(nysketch.independence(made, permutations=39, seed=seed))
     assert within_level(sum(each.rejected for each in found), 100)
     ratios = [
         [each.verdict.statistic / each.verdict.threshold for each in some] for some in (found, unmended)
@@ -281,18 +281,20 @@ def test_level_where_landmarks_were_chosen_for_where_they_are():
     for seed in range(100):
         rows = np.random.default_rng(seed).exponential(size=(3000, 2)) ** 2
         made = sketch(rows, m=150, shuffle_rows=500, sample_rows=0, seed=seed)
-        rejections += nysketch.independence(made, shuffles=39, seed=seed).rejected
+        rejections += nysketch.independence(made, permutations=39, seed=seed).rejected
     assert within_level(rejections, 100)
 
 
 def test_level_where_only_some_landmarks_are_rows():
     rejections = 0
     for seed in range(40):
-        basis = nysketch.Basis.fit(wide(seed, 4000), groups=WIDE, m=300, sampling="uniform", seed=seed)
-        made = nysketch.sketch(
-            wide(seed, 4000)[:2000], basis=basis, shuffle_rows=500, sample_rows=0, cells=False, threads=1
+        basis = nysketch.Basis.fit(
+            wide(seed, 4000), groups=WIDE, landmarks=300, sampling="uniform", seed=seed
         )
-        found = nysketch.independence(made, shuffles=39, seed=seed)
+        made = nysketch.sketch(
+            wide(seed, 4000)[:2000], basis=basis, permutation_rows=500, sample_rows=0, cells=False, threads=1
+        )
+        found = nysketch.independence(made, permutations=39, seed=seed)
         rejections += found.rejected
         assert found.verdict.permuted_rows == 500 and not found.verdict.exact
     assert within_level(rejections, 40)
@@ -331,7 +333,7 @@ def test_shuffles_are_those_of_the_sketch_unless_told_otherwise():
     rows = dependent(np.random.default_rng(0), 300, 3)
     made = sketch(rows, THREE, shuffles=120, pairs=True)
     assert nysketch.independence(made).verdict.permutations == 120
-    assert nysketch.independence(made, shuffles=30).verdict.permutations == 30
+    assert nysketch.independence(made, permutations=30).verdict.permutations == 30
     # Three pairs at this level need more.
     found = nysketch.independence(made, pairs=True, alpha=0.01)
     assert all(each.verdict.permutations == 1200 for each in (found, *found.pairs))
@@ -352,7 +354,7 @@ def test_what_is_told_is_plain_json():
     }  # fmt: skip
     assert set(described["pairs"][0]) - set(described) == {"p_value_adjusted"}
     assert described["hsic_squared"] == described["hsic"] ** 2
-    untested = nysketch.independence(made, shuffles=0).describe()
+    untested = nysketch.independence(made, permutations=0).describe()
     assert json.loads(json.dumps(untested, allow_nan=False)) == untested
     assert untested["p_value"] is untested["rejected"] is untested["exact"] is None
 
@@ -361,7 +363,7 @@ def test_the_standard_error_is_how_far_hsic_moves_from_table_to_table():
     rng = np.random.default_rng(0)
     basis = sketch(dependent(rng, 500, 2), m=50).basis
     found = [
-        nysketch.independence(sketch(dependent(rng, 500, 2), basis=basis), shuffles=0) for _ in range(60)
+        nysketch.independence(sketch(dependent(rng, 500, 2), basis=basis), permutations=0) for _ in range(60)
     ]
     spread = np.std([each.hsic for each in found])
     assert np.mean([each.standard_error for each in found]) == pytest.approx(spread, rel=0.4)
@@ -380,13 +382,13 @@ def test_weights_leave_the_estimate_and_no_test():
     rng = np.random.default_rng(0)
     rows = dependent(rng, 400, 2)
     data = table(rows).append_column("weight", pa.array(np.full(400, 3.0)))
-    weighted = nysketch.sketch(data, groups=TWO, m=30, weights="weight", threads=1)
+    weighted = nysketch.sketch(data, groups=TWO, landmarks=30, weights="weight", threads=1)
     plain = nysketch.sketch(table(rows), basis=weighted.basis, threads=1)
     found = nysketch.independence(weighted)
     assert found.hsic == pytest.approx(nysketch.independence(plain).hsic, rel=1e-6)
     assert (found.p_value, found.rejected, found.standard_error) == (None, None, None)
     assert found.notes == ["Rows have weights, which cannot be shuffled: no test."]
-    assert nysketch.independence(weighted, shuffles=0).notes == []
+    assert nysketch.independence(weighted, permutations=0).notes == []
 
 
 def test_without_sampled_rows_there_is_the_estimate_and_no_test():
@@ -407,7 +409,7 @@ def test_the_sample_is_as_large_as_the_larger_of_two_wishes():
     assert len(sketch(rows, shuffle_rows=90, sample_rows=50).tally.sample) == 90
     assert sketch(rows).tally.sample.capacity == 50_000
     assert sketch(rows, shuffles=0).tally.sample.capacity == 2000
-    plain = nysketch.sketch(table(rows), m=10, shuffle_rows=90, threads=1)
+    plain = nysketch.sketch(table(rows), landmarks=10, permutation_rows=90, threads=1)
     assert plain.tally.sample.capacity == 2000 and plain.groups is None
 
 
@@ -417,10 +419,12 @@ def test_the_sample_is_as_large_as_the_larger_of_two_wishes():
 def test_sketches_that_know_nothing_of_groups_are_refused():
     rows = dependent(np.random.default_rng(0), 100, 2)
     for made in (
-        nysketch.sketch(table(rows), m=10, threads=1),
-        nysketch.sketch(table(rows), groups={"all": ["x", "y"]}, m=10, threads=1),
-        nysketch.sketch(table(rows), features="fourier", m=10, threads=1),
-        nysketch.sketch(pa.table({"s": ["abc", "bcd", "abcd"] * 20}), kernel="spectrum", m=3, threads=1),
+        nysketch.sketch(table(rows), landmarks=10, threads=1),
+        nysketch.sketch(table(rows), groups={"all": ["x", "y"]}, landmarks=10, threads=1),
+        nysketch.sketch(table(rows), features="fourier", landmarks=10, threads=1),
+        nysketch.sketch(
+            pa.table({"s": ["abc", "bcd", "abcd"] * 20}), kernel="spectrum", landmarks=3, threads=1
+        ),
     ):
         assert made.groups is None
         with pytest.raises(IncompatibleError, match="has no groups of columns to tell apart"):
@@ -435,7 +439,7 @@ def test_neither_fourier_features_nor_text_have_groups():
         sketch(rows, features="fourier")
     texts = pa.table({"s": ["a", "b"] * 50, "t": ["c", "d"] * 50})
     with pytest.raises(UsageError):
-        nysketch.sketch(texts, groups={"p": ["s"], "q": ["t"]}, kernel="spectrum", m=2, threads=1)
+        nysketch.sketch(texts, groups={"p": ["s"], "q": ["t"]}, kernel="spectrum", landmarks=2, threads=1)
 
 
 def test_pairs_need_sums_of_pairs():
@@ -443,7 +447,7 @@ def test_pairs_need_sums_of_pairs():
     with pytest.raises(IncompatibleError, match=r"no sums of pairs of groups\. Sketch the data with --pairs"):
         nysketch.independence(sketch(rows, THREE), pairs=True)
     with pytest.raises(UsageError, match="--pairs is for groups of columns"):
-        nysketch.sketch(table(rows), m=10, pairs=True, threads=1)
+        nysketch.sketch(table(rows), landmarks=10, pairs=True, threads=1)
     with pytest.raises(UsageError, match="of no use without shuffles"):
         sketch(rows, THREE, pairs=True, shuffles=0)
 
@@ -511,7 +515,7 @@ def test_level_of_flags_that_are_rarely_set(rates):
     for seed in range(60):
         rows = (np.random.default_rng(seed).random((10_000, 2)) < rates).astype(float)
         made = sketch(rows, m=4, shuffle_rows=2500, sample_rows=0, seed=seed)
-        found = nysketch.independence(made, shuffles=99, seed=seed)
+        found = nysketch.independence(made, permutations=99, seed=seed)
         assert found.verdict.exact and found.verdict.permuted_rows == 2500
         assert any("vary in too few rows" in note for note in found.notes)
         rejections += found.rejected
@@ -523,7 +527,7 @@ def test_level_of_flags_that_are_often_set():
     for seed in range(60):
         rows = (np.random.default_rng(seed).random((10_000, 2)) < (0.2, 0.4)).astype(float)
         made = sketch(rows, m=4, shuffle_rows=1000, sample_rows=0, seed=seed)
-        found = nysketch.independence(made, shuffles=99, seed=seed)
+        found = nysketch.independence(made, permutations=99, seed=seed)
         assert not found.verdict.exact
         rejections += found.rejected
     assert rejections <= binom.ppf(0.999, 60, 0.05)
@@ -533,11 +537,11 @@ def test_constants_are_independent_of_everything():
     x = np.random.default_rng(0).normal(size=(3000, 1))
     for rows in (np.hstack([x, np.ones_like(x)]), np.ones((3000, 2))):
         made = sketch(rows, m=40, shuffle_rows=500, sample_rows=0)
-        found = nysketch.independence(made, shuffles=99)
+        found = nysketch.independence(made, permutations=99)
         assert not found.rejected and found.normalised is None and found.hsic < 1e-4
 
 
 def test_rows_that_are_counted_twice_are_told():
     made = sketch(dependent(np.random.default_rng(0), 200, 2))
-    assert nysketch.independence(made, shuffles=39).notes == []
-    assert "counted twice" in nysketch.independence(made + made, shuffles=39).notes[0]
+    assert nysketch.independence(made, permutations=39).notes == []
+    assert "counted twice" in nysketch.independence(made + made, permutations=39).notes[0]

@@ -29,7 +29,7 @@ def relative(tmp_path):
     text = text.replace("landmarks = 10", 'file = "./basis.nysk"')
     nightly = Nightly(tmp_path / "work", text).with_days(1, 2)
     (nightly.folder / "pages").mkdir()
-    basis = nysketch.Basis.fit(str(nightly.input(1)), m=10)
+    basis = nysketch.Basis.fit(str(nightly.input(1)), landmarks=10)
     nysketch.save(basis, nightly.folder / "basis.nysk")
     sketch = nysketch.sketch(str(nightly.input(1)), basis=basis, blocks=16)
     nysketch.save(sketch, nightly.folder / "typical.nysk")

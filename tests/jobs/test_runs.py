@@ -246,12 +246,14 @@ def test_a_basis_that_is_given(nightly):
     rows = np.random.default_rng(0).standard_normal((100, 2))
     table = pa.table({"x": rows[:, 0], "y": rows[:, 1]})
     pq.write_table(table, nightly.folder / "pilot.parquet")
-    basis = nysketch.Basis.fit(str(nightly.folder / "pilot.parquet"), m=5)
+    basis = nysketch.Basis.fit(str(nightly.folder / "pilot.parquet"), landmarks=5)
     nysketch.save(basis, nightly.folder / "b.nysk")
     nightly.job.write_text(nightly.job.read_text().replace("landmarks = 10", 'file = "b.nysk"'))
     nightly.run()
     assert nightly.store.basis() == basis == nightly.store.sketch(day(1)).basis
-    nysketch.save(nysketch.Basis.fit(str(nightly.folder / "pilot.parquet"), m=6), nightly.folder / "b.nysk")
+    nysketch.save(
+        nysketch.Basis.fit(str(nightly.folder / "pilot.parquet"), landmarks=6), nightly.folder / "b.nysk"
+    )
     with pytest.raises(UsageError, match="Put the old file back"):
         nightly.run()
     (nightly.folder / "b.nysk").unlink()

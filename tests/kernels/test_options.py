@@ -223,7 +223,7 @@ def table(rows=200):
 
 
 def kernel_of(**options):
-    return nysketch.Basis.fit(table(), m=10, threads=1, **options).kernel
+    return nysketch.Basis.fit(table(), landmarks=10, threads=1, **options).kernel
 
 
 def test_groups_have_their_own_medians():
@@ -256,7 +256,7 @@ def test_groups_that_are_not_named_have_the_defaults():
 
 
 def test_the_order_of_features_is_that_of_the_groups():
-    basis = nysketch.Basis.fit(table(), m=10, groups={"b": ["y"], "a": ["t", "x"]}, threads=1)
+    basis = nysketch.Basis.fit(table(), landmarks=10, groups={"b": ["y"], "a": ["t", "x"]}, threads=1)
     assert [column.name for column in basis.columns] == ["y", "t", "x"]
     assert [(g.name, g.start, g.stop) for g in basis.kernel.groups] == [("b", 0, 1), ("a", 1, 3)]
 
@@ -265,7 +265,7 @@ def test_the_order_of_features_is_that_of_the_groups():
 def test_list_columns_are_as_wide_as_their_lists(kernel):
     data = table()
     groups = {"vector": ["e", "x"], "scalar": ["y"]}
-    sketch = nysketch.sketch(data, m=15, groups=groups, kernel=kernel, threads=1)
+    sketch = nysketch.sketch(data, landmarks=15, groups=groups, kernel=kernel, threads=1)
     made = sketch.basis.kernel
     assert [(g.name, g.start, g.stop) for g in made.groups] == [("vector", 0, 4), ("scalar", 4, 5)]
     rows = np.column_stack([np.stack(data["e"].to_numpy()), data["x"].to_numpy(), data["y"].to_numpy()])

@@ -34,7 +34,7 @@ def naive_sums(sketch, texts, weights=None):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_sums_are_those_of_the_definition(options, precision):
     data = table()
-    sketch = nysketch.sketch(data, m=10, precision=precision, threads=1, **options)
+    sketch = nysketch.sketch(data, landmarks=10, precision=precision, threads=1, **options)
     assert sketch.rows == 60
     assert sketch.kernel_sums == pytest.approx(
         naive_sums(sketch, data["s"].to_pylist()), rel=1e-12, abs=1e-11
@@ -46,13 +46,13 @@ def test_landmarks_are_strings_of_the_data(options):
     data = table()
     texts = set(data["s"].to_pylist())
     for sampling in ("uniform", "kmeans++", "leverage", "greedy", "rpcholesky"):
-        basis = nysketch.Basis.fit(data, m=8, sampling=sampling, threads=1, **options)
+        basis = nysketch.Basis.fit(data, landmarks=8, sampling=sampling, threads=1, **options)
         assert set(basis.landmarks) <= texts
 
 
 @every
 def test_merging_subtracting_saving(options, tmp_path):
-    basis = nysketch.Basis.fit(table(), m=8, threads=1, **options)
+    basis = nysketch.Basis.fit(table(), landmarks=8, threads=1, **options)
     a = nysketch.sketch(table(), basis=basis, threads=1)
     b = nysketch.sketch(table(seed=1), basis=basis, threads=1)
     nysketch.save(a + b, tmp_path / "both.nysk")
@@ -68,7 +68,7 @@ def test_merging_subtracting_saving(options, tmp_path):
 
 @every
 def test_features_have_the_kernel_at_landmarks(options):
-    basis = nysketch.Basis.fit(table(), m=12, threads=1, **options)
+    basis = nysketch.Basis.fit(table(), landmarks=12, threads=1, **options)
     features = basis.to_features(basis.gram())
     assert features @ features.T == pytest.approx(basis.gram(), abs=1e-6)
 
@@ -77,7 +77,7 @@ def test_weights_and_blocks():
     weights = np.random.default_rng(0).uniform(0.5, 2, 60)
     data = table().append_column("w", pa.array(weights))
     sketch = nysketch.sketch(
-        data, columns=["s"], weights="w", m=8, kernel="spectrum", length=1, blocks=7, threads=1
+        data, columns=["s"], weights="w", landmarks=8, kernel="spectrum", length=1, blocks=7, threads=1
     )
     expected = naive_sums(sketch, data["s"].to_pylist(), weights)
     assert sketch.kernel_sums == pytest.approx(expected, abs=1e-10)
@@ -87,7 +87,7 @@ def test_weights_and_blocks():
 @pytest.mark.parametrize("kernel", ["spectrum", "subsequence"])
 def test_sums_do_not_depend_on_threads_or_batches(kernel):
     data = table(500)
-    basis = nysketch.Basis.fit(data, m=8, kernel=kernel, length=2, threads=1)
+    basis = nysketch.Basis.fit(data, landmarks=8, kernel=kernel, length=2, threads=1)
     sketches = [
         nysketch.sketch(data, basis=basis, threads=threads, batch_rows=batch)
         for threads, batch in ((1, None), (2, 64), (1, 7))
@@ -111,7 +111,7 @@ def test_sums_do_not_depend_on_threads_or_batches(kernel):
 )
 def test_strange_strings(kernel, texts, tmp_path):
     data = pa.table({"s": texts * 10})
-    sketch = nysketch.sketch(data, kernel=kernel, length=1, m=4, threads=1)
+    sketch = nysketch.sketch(data, kernel=kernel, length=1, landmarks=4, threads=1)
     assert sketch.rows == 40
     assert sketch.kernel_sums == pytest.approx(naive_sums(sketch, texts * 10), abs=1e-11)
     assert sketch.rank <= len(set(texts) - {""})
@@ -128,8 +128,8 @@ def test_strange_strings(kernel, texts, tmp_path):
 def test_strings_too_short_for_the_kernel(kernel):
     short = pa.table({"s": ["a", "", "bc"] * 20})
     with pytest.raises(InputError, match=r"no string has the 3 characters.*smaller --length"):
-        nysketch.sketch(short, kernel=kernel, length=3, m=3)
-    basis = nysketch.Basis.fit(pa.table({"s": ["abc", "bcd"] * 20}), kernel=kernel, length=3, m=2)
+        nysketch.sketch(short, kernel=kernel, length=3, landmarks=3)
+    basis = nysketch.Basis.fit(pa.table({"s": ["abc", "bcd"] * 20}), kernel=kernel, length=3, landmarks=2)
     sketch = nysketch.sketch(short, basis=basis)
     assert sketch.rows == 60
     assert not sketch.kernel_sums.any()
@@ -137,7 +137,7 @@ def test_strings_too_short_for_the_kernel(kernel):
 
 def test_long_strings(tmp_path):
     texts = ["ab" * 6000, "abc" * 4000, "x" * 12_000, "ab", ""] * 5
-    sketch = nysketch.sketch(pa.table({"s": texts}), kernel="spectrum", length=3, m=4, threads=1)
+    sketch = nysketch.sketch(pa.table({"s": texts}), kernel="spectrum", length=3, landmarks=4, threads=1)
     assert sketch.kernel_sums == pytest.approx(naive_sums(sketch, texts), abs=1e-11)
     nysketch.save(sketch, tmp_path / "s.nysk")
     assert nysketch.load(tmp_path / "s.nysk") == sketch
@@ -146,7 +146,7 @@ def test_long_strings(tmp_path):
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
 def test_kinds_of_string_columns(kind):
     texts = table()["s"].to_pylist()
-    basis = nysketch.Basis.fit(table(), m=5, kernel="spectrum", length=2, threads=1)
+    basis = nysketch.Basis.fit(table(), landmarks=5, kernel="spectrum", length=2, threads=1)
     sketch = nysketch.sketch(pa.table({"s": pa.array(texts, kind)}), basis=basis, threads=1)
     assert sketch.kernel_sums == pytest.approx(naive_sums(sketch, texts), abs=1e-11)
 
@@ -155,8 +155,8 @@ def test_strings_that_are_null():
     texts = ["abc", None, "abd", "", None] * 10
     data = pa.table({"s": texts})
     with pytest.raises(NysketchError, match="null"):
-        nysketch.sketch(data, kernel="spectrum", m=3, threads=1)
-    sketch = nysketch.sketch(data, kernel="spectrum", m=3, nulls="drop", threads=1)
+        nysketch.sketch(data, kernel="spectrum", landmarks=3, threads=1)
+    sketch = nysketch.sketch(data, kernel="spectrum", landmarks=3, nulls="drop", threads=1)
     assert (sketch.rows, sketch.dropped_rows) == (30, 20)
     kept = [text for text in texts if text is not None]
     assert sketch.kernel_sums == pytest.approx(naive_sums(sketch, kept), abs=1e-11)
@@ -165,13 +165,13 @@ def test_strings_that_are_null():
 def test_string_kernels_read_one_text_column():
     data = table().append_column("other", pa.array(["x"] * 60)).append_column("n", pa.array(range(60)))
     with pytest.raises(NysketchError, match="--columns"):
-        nysketch.sketch(data, kernel="spectrum", m=3, threads=1)
+        nysketch.sketch(data, kernel="spectrum", landmarks=3, threads=1)
     with pytest.raises(NysketchError, match="'n'"):
-        nysketch.sketch(data, kernel="spectrum", columns=["n"], m=3, threads=1)
-    sketch = nysketch.sketch(data, kernel="spectrum", columns=["other"], length=1, m=3, threads=1)
+        nysketch.sketch(data, kernel="spectrum", columns=["n"], landmarks=3, threads=1)
+    sketch = nysketch.sketch(data, kernel="spectrum", columns=["other"], length=1, landmarks=3, threads=1)
     assert list(sketch.basis.landmarks) == ["x"]
 
 
 def test_the_centres_of_strings_are_no_strings():
     with pytest.raises(NysketchError, match="kmeans"):
-        nysketch.sketch(table(), kernel="spectrum", sampling="kmeans", m=3, threads=1)
+        nysketch.sketch(table(), kernel="spectrum", sampling="kmeans", landmarks=3, threads=1)

@@ -11,13 +11,14 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
 import nysketch
+from nysketch import learn_gmm, learn_kmeans
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
 from nysketch.errors import InputError, NysketchError, UsageError
 from nysketch.learning.certificate import certificate, recertify
 from nysketch.learning.decode.decoders import DECODERS
 from nysketch.learning.decode.mixture import COVARIANCES
-from nysketch.learning.learner import Learner, learn_gmm, learn_kmeans
+from nysketch.learning.learner import Learner
 from nysketch.learning.sweep import sweep
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.refine import refine
@@ -566,7 +567,7 @@ def test_what_makes_no_sense_is_refused():
             learn_kmeans(made, k)
     with pytest.raises(UsageError, match="no number of clusters"):
         sweep(made, [])
-    words = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", m=3)
+    words = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", landmarks=3)
     for learner in (learn_kmeans, learn_gmm):
         with pytest.raises(UsageError, match="of text"):
             learner(words, 2)

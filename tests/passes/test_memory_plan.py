@@ -106,7 +106,7 @@ def test_second_moments_are_planned_for(weights, tmp_path):
     table = pa.table({name: np.random.default_rng(0).uniform(size=30_000) for name in "abcdw"})
     base = {"blocks": 8, "threads": 1, "second_moments": True}
     planned = plan(open_source(table, weights=weights), 300, weights=weights, **base)
-    nysketch.save(nysketch.sketch(table, m=300, weights=weights, **base), tmp_path / "s.nysk")
+    nysketch.save(nysketch.sketch(table, landmarks=300, weights=weights, **base), tmp_path / "s.nysk")
     assert 0.55 < (tmp_path / "s.nysk").stat().st_size / planned.sketch_bytes < 1.05
     # Of every thread a matrix, which limits their number, and of all of them the sums.
     least, more = (
@@ -141,5 +141,5 @@ def test_the_size_of_the_file_is_planned(cells, runs, d, tmp_path):
     rows = np.random.default_rng(0).standard_normal((30_000, d))
     options = {"blocks": 8, "threads": 1, "cells": cells, "runs": runs}
     planned = plan(open_source(rows), 300, memory=10**12, **options)
-    nysketch.save(nysketch.sketch(rows, m=300, **options), tmp_path / "s.nysk")
+    nysketch.save(nysketch.sketch(rows, landmarks=300, **options), tmp_path / "s.nysk")
     assert 0.55 < (tmp_path / "s.nysk").stat().st_size / planned.sketch_bytes < 1.05

@@ -148,24 +148,24 @@ def test_impossible_wishes_are_usage_errors(rows, options):
 
 
 def test_fit_takes_landmarks_from_the_rows_and_scales_by_them(rows):
-    basis = Basis.fit(rows, m=30, seed=4)
+    basis = Basis.fit(rows, landmarks=30, seed=4)
     assert basis.columns == (Column("x0"), Column("x1"), Column("x2"))
     assert {tuple(row) for row in basis.landmarks} <= {tuple(row) for row in rows}
     np.testing.assert_allclose(basis.center, rows.mean(axis=0))
     np.testing.assert_allclose(basis.scale, rows.std(axis=0))
-    assert basis.digest == Basis.fit(rows, m=30, seed=4).digest
-    assert basis.digest != Basis.fit(rows, m=30, seed=5).digest
+    assert basis.digest == Basis.fit(rows, landmarks=30, seed=4).digest
+    assert basis.digest != Basis.fit(rows, landmarks=30, seed=5).digest
 
 
 def test_fit_chooses_columns_of_files(tmp_path, table):
     path = write_parquet(tmp_path / "t.parquet", table)
-    assert Basis.fit(path, columns=["x2", "x0"], m=5).columns == (Column("x2"), Column("x0"))
-    assert Basis.fit(path, exclude=["x1"], m=5).columns == (Column("x0"), Column("x2"))
+    assert Basis.fit(path, columns=["x2", "x0"], landmarks=5).columns == (Column("x2"), Column("x0"))
+    assert Basis.fit(path, exclude=["x1"], landmarks=5).columns == (Column("x0"), Column("x2"))
 
 
 def test_from_rows_is_what_fit_does_with_its_pilot(rows):
     columns = open_source(rows).columns
-    assert basis_from_rows(rows, columns, m=30, seed=4).digest == Basis.fit(rows, m=30, seed=4).digest
+    assert basis_from_rows(rows, columns, m=30, seed=4).digest == Basis.fit(rows, landmarks=30, seed=4).digest
 
 
 def test_from_rows_needs_rows_and_landmarks():

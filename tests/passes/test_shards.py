@@ -296,7 +296,7 @@ def tree(sketches):
 )
 def test_sixteen_parts_are_the_whole_byte_for_byte(files, options):
     if "basis" in options:
-        options = options | {"basis": nysketch.Basis.fit(files, m=20, nulls="drop", columns=COLUMNS)}
+        options = options | {"basis": nysketch.Basis.fit(files, landmarks=20, nulls="drop", columns=COLUMNS)}
     whole = nysketch.to_bytes(nysketch.sketch(files, **(USUAL | options)))
     parts = sketch_parts(files, 16, **options)
     assert all(part.rows < 300 for part in parts)
@@ -307,7 +307,7 @@ def test_sixteen_parts_are_the_whole_byte_for_byte(files, options):
 
 @pytest.fixture(scope="module")
 def basis(files):
-    return nysketch.Basis.fit(files, m=10, nulls="drop", columns=COLUMNS)
+    return nysketch.Basis.fit(files, landmarks=10, nulls="drop", columns=COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,7 @@ def test_a_whole_minus_a_part_is_the_other_parts(whole, fifths):
 
 def test_arrays_have_parts_and_streams_have_none(files):
     rows = np.random.default_rng(0).normal(size=(300_000, 1))
-    whole = nysketch.sketch(rows, m=5, threads=1)
+    whole = nysketch.sketch(rows, landmarks=5, threads=1)
     parts = [nysketch.sketch(rows, basis=whole, threads=1, part=Shard(i, 3)) for i in (1, 2, 3)]
     assert nysketch.to_bytes(sum(parts).basis) == nysketch.to_bytes(whole.basis)
     assert np.array_equal(sum(parts).block_kernel_sums, whole.block_kernel_sums)
@@ -357,12 +357,12 @@ def test_arrays_have_parts_and_streams_have_none(files):
     table = pa.table({"x": rows[:, 0]})
     stream = iter(table.to_batches())
     with pytest.raises(UsageError, match="a stream cannot be cut"):
-        nysketch.sketch(stream, basis=nysketch.Basis.fit(table, m=5), part="1/2")
+        nysketch.sketch(stream, basis=nysketch.Basis.fit(table, landmarks=5), part="1/2")
 
 
 def test_parts_that_share_no_basis_do_not_add(fifths, files):
     with pytest.raises(IncompatibleError):
-        fifths[0] + nysketch.sketch(files, m=9, part="2/5", **USUAL)
+        fifths[0] + nysketch.sketch(files, landmarks=9, part="2/5", **USUAL)
 
 
 # ---- files ---------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def run(inputs, output, *, basis=None, m=10, if_exists="fail", **source_options)
 
 def test_a_sketch_made_with_another_basis_is_not_up_to_date(files, tmp_path):
     output = tmp_path / "s.nysk"
-    other = nysketch.Basis.fit(files[1], m=10)
+    other = nysketch.Basis.fit(files[1], landmarks=10)
     run(files[0], output, basis=other)
     assert run(files[0], output, basis=other, if_exists="skip").skipped
     with pytest.raises(OutputError, match="basis differ"):
@@ -116,7 +116,7 @@ def test_skipped_inputs_are_told_again_when_there_is_nothing_to_do(files, tmp_pa
 
 
 def test_a_sketch_remembers_how_its_basis_was_asked_for(files):
-    made = nysketch.sketch(files[0], m=7)
+    made = nysketch.sketch(files[0], landmarks=7)
     assert made.settings["basis"]["m"] == 7
     assert nysketch.sketch(files[1], basis=made).settings["basis"] is None
 
@@ -124,23 +124,23 @@ def test_a_sketch_remembers_how_its_basis_was_asked_for(files):
 def test_values_too_large_to_scale_name_their_column():
     table = pa.table({"fine": [1.0, 2.0, 3.0], "huge": [1e200, -1e200, 1.7e308]})
     with pytest.raises(InputError, match=r"'huge' holds values too large.*--scale none"):
-        nysketch.sketch(table, m=2)
+        nysketch.sketch(table, landmarks=2)
     with pytest.raises(InputError, match=r"values beyond 1e\+100.*--exclude"):
-        nysketch.sketch(table, m=2, scaling="none", bandwidth=1.0)
-    assert nysketch.sketch(table, m=2, exclude=["huge"]).rows == 3
+        nysketch.sketch(table, landmarks=2, scale="none", bandwidth=1.0)
+    assert nysketch.sketch(table, landmarks=2, exclude=["huge"]).rows == 3
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63])
 def test_seeds_out_of_range_are_refused(files, seed):
     with pytest.raises(UsageError, match="seed must be between"):
-        nysketch.Basis.fit(files[0], m=5, seed=seed)
+        nysketch.Basis.fit(files[0], landmarks=5, seed=seed)
     with pytest.raises(UsageError, match="seed must be between"):
-        nysketch.sketch(files[0], m=5, seed=seed)
+        nysketch.sketch(files[0], landmarks=5, seed=seed)
 
 
 @pytest.mark.parametrize("given", [False, True])
 def test_the_file_is_the_sketch_that_the_library_makes(files, tmp_path, given):
-    basis = nysketch.Basis.fit(files[1], m=10) if given else None
+    basis = nysketch.Basis.fit(files[1], landmarks=10) if given else None
     run(files[0], tmp_path / "s.nysk", basis=basis)
     made = nysketch.sketch(files[0], blocks=4, **({"basis": basis} if given else {"m": 10}))
     assert (made.settings["basis"] is None) is given
@@ -153,8 +153,8 @@ def test_ways_to_save_that_do_not_exist_are_refused():
 
 
 def test_nobody_who_gives_a_basis_may_say_how_to_make_one(files):
-    basis = nysketch.Basis.fit(files[0], m=10)
+    basis = nysketch.Basis.fit(files[0], landmarks=10)
     with pytest.raises(UsageError, match="the basis has its landmarks"):
-        nysketch.sketch(files[0], basis=basis, m=9)
+        nysketch.sketch(files[0], basis=basis, landmarks=9)
     with pytest.raises(UsageError, match="the basis has its landmarks"):
         nysketch.coreset(files[0], 3, basis=basis, bandwidth=2.0)

@@ -131,7 +131,9 @@ def test_a_basis_has_landmarks_and_no_rows(store, tmp_path):
 def test_models_of_other_columns_and_features_without_points_are_refused(shelf, store, sketch, tmp_path):
     with pytest.raises(IncompatibleError, match="columns x, y, the sketch distance, fare"):
         plot([sketch], tmp_path / "x.svg", model=shelf / "model.json")
-    fourier = nysketch.sketch(np.random.default_rng(0).normal(size=(100, 2)), m=10, features="fourier")
+    fourier = nysketch.sketch(
+        np.random.default_rng(0).normal(size=(100, 2)), landmarks=10, features="fourier"
+    )
     nysketch.save(fourier, tmp_path / "fourier.nysk")
     with pytest.raises(UsageError, match="needs landmarks that are points"):
         plot([tmp_path / "fourier.nysk"], tmp_path / "x.svg")
@@ -140,7 +142,7 @@ def test_models_of_other_columns_and_features_without_points_are_refused(shelf, 
 @pytest.mark.parametrize("d", [1, 2, 30])
 def test_sketches_of_any_width_can_be_drawn(tmp_path, d):
     rows = np.random.default_rng(0).normal(size=(300, d))
-    made = nysketch.sketch(rows, m=8)
+    made = nysketch.sketch(rows, landmarks=8)
     nysketch.save(made, tmp_path / "s.nysk")
     nysketch.save_model(nysketch.learn_gmm(made, 2), tmp_path / "m.json")
     plot([tmp_path / "s.nysk"], tmp_path / "s.svg", model=tmp_path / "m.json")

@@ -86,7 +86,7 @@ def test_the_example_configuration_of_a_sketch_runs(tmp_path):
 
 def test_the_example_configuration_of_a_comparison_runs(tmp_path):
     random = np.random.default_rng(0)
-    basis = nysketch.Basis.fit(random.standard_normal((500, 2)), m=20)
+    basis = nysketch.Basis.fit(random.standard_normal((500, 2)), landmarks=20)
     for name, shift in (("typical", 0), ("today", 0), ("changed", 1)):
         made = nysketch.sketch(random.standard_normal((2000, 2)) + shift, basis=basis)
         nysketch.save(made, tmp_path / f"{name}.nysk")
@@ -99,7 +99,7 @@ def test_the_example_configuration_of_a_comparison_runs(tmp_path):
 def test_the_example_configuration_of_learning_runs(tmp_path):
     rows = np.random.default_rng(0).standard_normal((2000, 3))
     rows[:1000] += 10
-    nysketch.save(nysketch.sketch(rows, m=50), tmp_path / "day.nysk")
+    nysketch.save(nysketch.sketch(rows, landmarks=50), tmp_path / "day.nysk")
     run_twice("learn.toml", "learn", "kmeans", "day.nysk", "-o", "model.json", cwd=tmp_path)
     model = nysketch.load_model(tmp_path / "model.json")
     assert model.k == 2
@@ -168,7 +168,7 @@ class Frame:
 def test_the_recipe_for_spark_of_the_page_on_scaling_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = pa.table({"x": np.random.default_rng(0).normal(size=1000)})
-    nysketch.save(nysketch.Basis.fit(table, m=20), "basis.nysk")
+    nysketch.save(nysketch.Basis.fit(table, landmarks=20), "basis.nysk")
     text = (ROOT / "docs" / "scaling.md").read_text()
     section = text[text.index("## Spark") : text.index("## Dask")]
     (recipe,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)

@@ -31,7 +31,7 @@ def oracle():
 def folder(tmp_path):
     """Files as commands write them: a sketch, a model, a table."""
     random = np.random.default_rng(0)
-    nysketch.save(nysketch.sketch(random.normal(size=(50, 2)), m=5, threads=1), tmp_path / "a.nysk")
+    nysketch.save(nysketch.sketch(random.normal(size=(50, 2)), landmarks=5, threads=1), tmp_path / "a.nysk")
     (tmp_path / "model.json").write_text(json.dumps({"k": 2, "shares": [0.25, 0.75]}))
     pq.write_table(pa.table({"label": [0, 1, 1], "id": ["a", "b", "c"]}), tmp_path / "labels.parquet")
     return tmp_path

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the real data sets ar
 )
 @pytest.mark.parametrize("scaling", ["standard", "robust"])
 def test_sums_of_real_rows_against_the_definition(name, scaling):
-    made = nysketch.sketch(DATA / f"{name}.parquet", m=50, nulls="drop", scaling=scaling)
+    made = nysketch.sketch(DATA / f"{name}.parquet", landmarks=50, nulls="drop", scale=scaling)
     table = pq.read_table(DATA / f"{name}.parquet")
     rows = np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
     rows = rows[np.isfinite(rows).all(axis=1)]
@@ -32,7 +32,7 @@ def test_sums_of_real_rows_against_the_definition(name, scaling):
 
 def test_nulls_in_real_rows_are_named():
     with pytest.raises(InvalidRowsError, match=r"row group \d+: column 'congestion_surcharge' has .* nulls"):
-        nysketch.sketch(DATA / "nyc_taxi_360k.parquet", m=10)
+        nysketch.sketch(DATA / "nyc_taxi_360k.parquet", landmarks=10)
 
 
 def test_a_table_of_text_is_refused():
@@ -48,7 +48,7 @@ def test_the_spring_of_2020_and_a_sorted_month_are_found_in_taxi_trips():
         return trips.filter(pc.equal(trips["file_month"], number)).select(columns)
 
     months = [201901, 202001, 202002, 202003, 202004, 202010, 202011]
-    basis = nysketch.Basis.fit(month(201810), m=200, scaling="robust", nulls="drop")
+    basis = nysketch.Basis.fit(month(201810), landmarks=200, scale="robust", nulls="drop")
     made = {n: nysketch.sketch(month(n), basis=basis, nulls="drop", threads=1) for n in months}
     spring = nysketch.compare(made[202003], made[202004])
     ordinary = [

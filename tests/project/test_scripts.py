@@ -102,7 +102,9 @@ def test_all_rows_as_landmarks_are_the_empirical_embedding(embeddings):
 
     mixture = embeddings.Mixture.drawn(0)
     rows = mixture.rows(200, np.random.default_rng(0))
-    basis = nysketch.Basis.fit(rows, m=200, sampling="uniform", scaling="none", bandwidth=mixture.bandwidth)
+    basis = nysketch.Basis.fit(
+        rows, landmarks=200, sampling="uniform", scale="none", bandwidth=mixture.bandwidth
+    )
     error = embeddings.nystrom_error(mixture, nysketch.sketch(rows, basis=basis, precision="float64"))
     assert error == pytest.approx(embeddings.empirical_error(mixture, rows), rel=1e-3)
 

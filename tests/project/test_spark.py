@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
         table = pa.table(columns | {"w": random.uniform(0.5, 2, rows), "day": np.full(rows, day)})
         pq.write_table(table, folder / f"{day}.parquet", row_group_size=400)
     nysketch.save(
-        nysketch.Basis.fit(folder / "0.parquet", m=50, columns=["x", "y", "z"], nulls="drop"),
+        nysketch.Basis.fit(folder / "0.parquet", landmarks=50, columns=["x", "y", "z"], nulls="drop"),
         folder / "basis.nysk",
     )
     return folder

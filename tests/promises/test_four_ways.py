@@ -11,7 +11,7 @@ import nysketch
 def test_four_ways_to_the_same_file(run_cli, files, tmp_path, basis):
     options = ["--weights", "w", "-m", "30", "--seed", "5"]
     if basis == "given":
-        made = nysketch.Basis.fit(str(files), weights="w", m=30)
+        made = nysketch.Basis.fit(str(files), weights="w", landmarks=30)
         nysketch.save(made, tmp_path / "basis.nysk")
         options = ["--weights", "w", "--basis", tmp_path / "basis.nysk", "--seed", "5"]
 
@@ -38,7 +38,7 @@ def test_four_ways_to_the_same_file(run_cli, files, tmp_path, basis):
 
 def test_a_part_can_be_read_by_a_cluster(files, engine):
     one, other = (
-        nysketch.sketch(os.fspath(files), exclude=["w"], m=20, part="2/5", **how)
+        nysketch.sketch(os.fspath(files), exclude=["w"], landmarks=20, part="2/5", **how)
         for how in ({"threads": 1}, {"engine": engine})
     )
     assert nysketch.to_bytes(one) == nysketch.to_bytes(other)

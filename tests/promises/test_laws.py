@@ -16,7 +16,7 @@ from tests import naive
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.standard_normal((1200, 3)) * [1, 10, 1000] + [0, 1e5, -3]
-BASIS = Basis.fit(ROWS, m=30)
+BASIS = Basis.fit(ROWS, landmarks=30)
 
 
 def sketch(rows, **options):
@@ -70,7 +70,7 @@ def test_the_order_of_rows_does_not_matter(random):
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
 def test_sums_against_the_definition(precision, tolerance):
     rows = np.random.default_rng(1).standard_normal((5000, 4)) + 1e6
-    made = nysketch.sketch(rows, m=100, precision=precision)
+    made = nysketch.sketch(rows, landmarks=100, precision=precision)
     expected = naive.kernel_sums(made.basis, rows)
     assert np.max(np.abs(made.kernel_sums / expected - 1)) < tolerance
     assert np.allclose(made.block_kernel_sums.sum(axis=0), made.kernel_sums, rtol=1e-13)
@@ -91,13 +91,15 @@ def test_bytes_do_not_depend_on_threads_or_batch_size(parquet, tmp_path, options
     seen = set()
     for threads, batch_rows in ((1, 1000), (4, 1000), (1, 65_536), (4, 65_536), (3, 7777), (2, None)):
         path = tmp_path / "s.nysk"
-        nysketch.save(nysketch.sketch(parquet, m=50, threads=threads, batch_rows=batch_rows, **options), path)
+        nysketch.save(
+            nysketch.sketch(parquet, landmarks=50, threads=threads, batch_rows=batch_rows, **options), path
+        )
         seen.add(bits(path))
     assert len(seen) == 1
 
 
 def test_row_groups_of_another_size_change_nothing_beyond_1e12(parquet, tmp_path):
-    basis = Basis.fit(parquet, m=50)
+    basis = Basis.fit(parquet, landmarks=50)
     whole = nysketch.sketch(parquet, basis=basis)
     pq.write_table(pq.read_table(parquet), tmp_path / "other.parquet", row_group_size=3_001)
     other = nysketch.sketch(tmp_path / "other.parquet", basis=basis)
@@ -106,7 +108,7 @@ def test_row_groups_of_another_size_change_nothing_beyond_1e12(parquet, tmp_path
 
 def test_weighted_sums_against_the_definition(parquet):
     table = pq.read_table(parquet)
-    made = nysketch.sketch(parquet, m=20, weights="w")
+    made = nysketch.sketch(parquet, landmarks=20, weights="w")
     rows = np.column_stack([table.column(f"x{i}") for i in range(4)])
     expected = naive.kernel_sums(made.basis, rows, np.asarray(table.column("w")))
     assert np.allclose(made.kernel_sums, expected, rtol=1e-5)
@@ -118,12 +120,12 @@ def test_weighted_sums_against_the_definition(parquet):
 def test_tiny_and_huge_weights_keep_their_accuracy(scale):
     rows = np.random.default_rng(3).standard_normal((2000, 2))
     table = pa.table({"a": rows[:, 0], "b": rows[:, 1], "w": np.full(2000, scale)})
-    made = nysketch.sketch(table, m=20, weights="w")
+    made = nysketch.sketch(table, landmarks=20, weights="w")
     assert np.allclose(made.kernel_sums, scale * naive.kernel_sums(made.basis, rows), rtol=1e-5)
 
 
 def test_embedding_weights_solve_the_projection():
-    made = nysketch.sketch(ROWS, m=25, precision="float64")
+    made = nysketch.sketch(ROWS, landmarks=25, precision="float64")
     gram = made.basis.gram()
     expected = np.linalg.pinv(gram, rcond=1e-8, hermitian=True) @ made.mean_kernel()
     assert np.allclose(made.embedding_weights(), expected, atol=1e-6)
@@ -131,7 +133,7 @@ def test_embedding_weights_solve_the_projection():
 
 
 def test_mean_features_are_the_mean_of_the_features():
-    made = nysketch.sketch(ROWS, m=25, precision="float64")
+    made = nysketch.sketch(ROWS, landmarks=25, precision="float64")
     features = made.basis.values(ROWS) @ made.basis.nystrom.matrix.T
     assert features.shape == (len(ROWS), made.rank)
     assert np.allclose(made.mean_features(), features.mean(axis=0), atol=1e-7)
@@ -143,24 +145,24 @@ def test_mean_features_are_the_mean_of_the_features():
 
 def test_duplicated_rows_lower_the_rank_and_break_nothing():
     rows = np.repeat(np.random.default_rng(4).standard_normal((7, 2)), 100, axis=0)
-    made = nysketch.sketch(rows, m=50)
+    made = nysketch.sketch(rows, landmarks=50)
     assert made.rank <= 7
     assert np.isfinite(made.embedding_weights()).all()
-    assert nysketch.sketch(np.ones((100, 2)), m=10).rank == 1
+    assert nysketch.sketch(np.ones((100, 2)), landmarks=10).rank == 1
 
 
 def test_sketches_that_do_not_belong_together_say_why():
     a = sketch(ROWS)
     with pytest.raises(IncompatibleError, match="numbers of blocks: 4 and 5"):
         a + sketch(ROWS, blocks=5)
-    other = nysketch.sketch(ROWS, m=31, blocks=4)
+    other = nysketch.sketch(ROWS, landmarks=31, blocks=4)
     with pytest.raises(IncompatibleError, match="number of landmarks or features 30 and 31"):
         a + other
     with pytest.raises(IncompatibleError, match="and gaussian, bandwidth 2"):
-        a - nysketch.sketch(ROWS, m=30, bandwidth=2.0, blocks=4)
+        a - nysketch.sketch(ROWS, landmarks=30, bandwidth=2.0, blocks=4)
     with pytest.raises(IncompatibleError, match="other landmarks"):
         a + nysketch.sketch(
-            ROWS[::-1][:600], m=30, bandwidth=a.basis.kernel.bandwidth, scaling="standard", blocks=4
+            ROWS[::-1][:600], landmarks=30, bandwidth=a.basis.kernel.bandwidth, scale="standard", blocks=4
         )
 
 
@@ -190,7 +192,7 @@ def days(tmp_path_factory):
 
 
 def test_sketching_files_together_or_apart_gives_the_same_bytes(days, tmp_path):
-    basis = Basis.fit(days, m=40)
+    basis = Basis.fit(days, landmarks=40)
     together = nysketch.sketch(days, basis=basis)
     apart = [nysketch.sketch(day, basis=basis) for day in days]
     assert apart[2] + (apart[0] + apart[1]) == together
@@ -213,7 +215,7 @@ def test_the_same_rows_of_many_files_are_dealt_to_different_blocks(tmp_path):
         values = levels + 0.01 * np.random.default_rng([7, day]).standard_normal(1000)
         path = tmp_path / f"{day}.parquet"
         pq.write_table(pa.table({"level": values}), path)
-        basis = sketches[0].basis if sketches else Basis.fit(path, m=20)
+        basis = sketches[0].basis if sketches else Basis.fit(path, landmarks=20)
         sketches.append(nysketch.sketch(path, basis=basis))
     merged = sum(sketches)
     means = merged.block_kernel_sums / merged.block_rows[:, None]
@@ -224,7 +226,7 @@ def test_the_same_rows_of_many_files_are_dealt_to_different_blocks(tmp_path):
 
 
 def test_ranges_are_bounds_after_a_subtraction_and_gone_with_the_last_row(days):
-    basis = Basis.fit(days, m=10)
+    basis = Basis.fit(days, landmarks=10)
     a, b = (nysketch.sketch(day, basis=basis) for day in days[:2])
     assert a.tally.ranges.exact
     rest = (a + b) - b
@@ -241,14 +243,14 @@ def test_sketches_and_bases_can_be_compared():
     assert PARTS[0] + PARTS[1] == PARTS[1] + PARTS[0]
     assert PARTS[0] != PARTS[1]
     assert PARTS[0] != "a sketch"
-    assert Basis.fit(ROWS, m=30) == BASIS
-    assert Basis.fit(ROWS, m=31) != BASIS
-    assert len({Basis.fit(ROWS, m=30), BASIS}) == 1
+    assert Basis.fit(ROWS, landmarks=30) == BASIS
+    assert Basis.fit(ROWS, landmarks=31) != BASIS
+    assert len({Basis.fit(ROWS, landmarks=30), BASIS}) == 1
 
 
 def test_the_order_of_merging_does_not_show_how_the_bases_were_made(tmp_path):
-    one = nysketch.sketch(ROWS, m=20)
-    other = nysketch.sketch(ROWS, basis=Basis.fit(ROWS, m=20, bandwidth=one.basis.kernel.bandwidth))
+    one = nysketch.sketch(ROWS, landmarks=20)
+    other = nysketch.sketch(ROWS, basis=Basis.fit(ROWS, landmarks=20, bandwidth=one.basis.kernel.bandwidth))
     for name, made in (("a", one + other), ("b", other + one)):
         nysketch.save(made, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -258,9 +260,9 @@ def test_the_order_of_merging_does_not_show_how_the_bases_were_made(tmp_path):
 def test_weights_that_sums_cannot_hold_are_refused(weight):
     table = pa.table({"a": np.arange(50.0), "w": np.full(50, weight)})
     with pytest.raises(InputError, match=r"weights must be 0, or between 1e-12 and 1e[+]12"):
-        nysketch.sketch(table, m=5, weights="w")
+        nysketch.sketch(table, landmarks=5, weights="w")
 
 
 def test_a_given_basis_leaves_nothing_to_choose():
     with pytest.raises(UsageError, match="cannot be chosen again"):
-        nysketch.sketch(ROWS, basis=BASIS, m=7)
+        nysketch.sketch(ROWS, basis=BASIS, landmarks=7)

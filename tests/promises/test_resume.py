@@ -130,7 +130,7 @@ def test_the_advice_to_drop_nulls_can_be_followed_at_once(tmp_path):
     values[777] = np.nan
     path, output = tmp_path / "rows.parquet", tmp_path / "s.nysk"
     pq.write_table(pa.table({"x": values}), path, row_group_size=50)
-    basis = nysketch.Basis.fit(values[:500], m=M)
+    basis = nysketch.Basis.fit(values[:500], landmarks=M)
     basis = dataclasses.replace(basis, columns=(nysketch.Column("x"),))
 
     def attempt(output, nulls):

@@ -76,7 +76,7 @@ def make_store(
 ):
     """Make a store of sketched partitions; returns its path."""
     columns = list(columns)
-    basis = nysketch.Basis.fit(rows_of(0, columns, 2000), m=m)
+    basis = nysketch.Basis.fit(rows_of(0, columns, 2000), landmarks=m)
     write_json(path / "store.json", {"schema_version": 1, "name": name, "settings": {}})
     nysketch.save(basis, path / "basis.nysk")
     sketches = {}

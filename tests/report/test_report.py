@@ -196,7 +196,7 @@ def test_sketches_without_points_have_no_map(tmp_path, options):
     write_json(tmp_path / "store" / "store.json", {"schema_version": 1, "name": "new", "settings": {}})
     file = tmp_path / "store" / "partitions" / "a.nysk"
     file.parent.mkdir()
-    sketch = nysketch.sketch(table, m=10, **options)
+    sketch = nysketch.sketch(table, landmarks=10, **options)
     nysketch.save(sketch, file)
     quality = {"kernel_error": 0.1, "advice": []} if "features" in options else None
     describe_partition(tmp_path / "store", "a", 200, 0, quality, file)

@@ -49,11 +49,11 @@ def fitted(name, rows=300, m=25, seed=0):
     options = KERNELS[name]
     if name == "spectrum":
         data = words(rows, seed)
-        basis = Basis.fit(pa.table({"t": data.tolist()}), m=m, **options)
+        basis = Basis.fit(pa.table({"t": data.tolist()}), landmarks=m, **options)
         return basis, data
     data = mixture(rows, 3, seed)
     table = pa.table({f"x{i}": column for i, column in enumerate(data.T)})
-    basis = Basis.fit(table, m=m, **options)
+    basis = Basis.fit(table, landmarks=m, **options)
     return basis, basis.transform(data)
 
 
@@ -110,7 +110,7 @@ def test_two_thousand_rows_are_measured_in_steps_that_do_not_show():
 
 def test_the_sample_of_a_small_sketch_is_the_table():
     data = mixture(700, 4, 1)
-    made = nysketch.sketch(data, m=30, sample_rows=2000)
+    made = nysketch.sketch(data, landmarks=30, sample_rows=2000)
     found = made.quality()
     _, h = naive_h(made.basis, made.basis.transform(data))
     assert (found.rows, found.of_rows) == (700, 700)
@@ -121,7 +121,7 @@ def test_the_sample_of_a_small_sketch_is_the_table():
 def test_the_projection_error_is_the_distance_to_what_the_sketch_says():
     """|μ̂ − Σ α_j φ(z_j)|, with α from the sums of the sketch."""
     data = mixture(700, 3, 2)
-    made = nysketch.sketch(data, m=30, precision="float64")
+    made = nysketch.sketch(data, landmarks=30, precision="float64")
     X, Z, alpha = made.basis.transform(data), made.basis.scaled_landmarks, made.embedding_weights()
     kernel = made.basis.kernel
     squared = kernel(X, X).mean() - 2 * kernel(X, Z).mean(axis=0) @ alpha + alpha @ kernel(Z, Z) @ alpha
@@ -198,7 +198,7 @@ def test_a_weighted_sketch_is_measured_with_its_weights():
     data = mixture(500, 3, 4)
     w = np.random.default_rng(0).uniform(0.5, 2, 500)
     table = pa.table({"a": data[:, 0], "b": data[:, 1], "c": data[:, 2], "w": w})
-    made = nysketch.sketch(table, m=20, weights="w")
+    made = nysketch.sketch(table, landmarks=20, weights="w")
     expected = measure(made.basis, made.basis.transform(data), w, of_rows=500)
     assert made.quality().mean_residual == pytest.approx(expected.mean_residual, rel=1e-4)
     assert made.quality().projection_error == pytest.approx(expected.projection_error, rel=1e-3)
@@ -213,7 +213,7 @@ def deviations(seeds, landmarks=(50, 200), rows=5000):
     for i, seed in enumerate(seeds):
         data = mixture(rows, 3 + seed % 3, seed)
         # One pilot for both: scaling and bandwidth are the same, and so is the mean over all pairs.
-        bases = [Basis.fit(data, m=m, seed=seed, pilot_rows=2000, threads=1) for m in landmarks]
+        bases = [Basis.fit(data, landmarks=m, seed=seed, pilot_rows=2000, threads=1) for m in landmarks]
         assert len({(str(b.kernel), *b.center, *b.scale) for b in bases}) == 1
         X, width = bases[0].transform(data), bases[0].kernel.bandwidth
         distances = pdist(X, "sqeuclidean")
@@ -251,7 +251,7 @@ def test_estimates_are_within_two_standard_errors_of_the_truth_a_hundred_times()
 
 def test_the_standard_error_of_the_mean_residual_is_one():
     data = mixture(20_000, 3, 0)
-    basis = Basis.fit(data, m=40)
+    basis = Basis.fit(data, landmarks=40)
     X = basis.transform(data)
     true = measure(basis, X[:4000], None, of_rows=4000, effective_dimension=False).mean_residual
     random = np.random.default_rng(0)
@@ -269,7 +269,7 @@ def test_the_standard_error_of_the_mean_residual_is_one():
 
 def test_enough_too_few_or_cannot_tell():
     data = mixture(4000, 3, 6)
-    basis = Basis.fit(data, m=30, pilot_rows=2000)
+    basis = Basis.fit(data, landmarks=30, pilot_rows=2000)
     X = basis.transform(data[2000:])
 
     def verdict(of_rows):
@@ -293,7 +293,7 @@ def test_enough_too_few_or_cannot_tell():
 
 def test_all_landmarks_leave_nothing():
     data = mixture(200, 3, 7)
-    basis = Basis.fit(data, m=200, sampling="uniform", bandwidth=0.3)
+    basis = Basis.fit(data, landmarks=200, sampling="uniform", bandwidth=0.3)
     found = measure(basis, basis.transform(data), None, of_rows=200)
     assert found.projection_error < 1e-6
     assert found.mean_residual < 1e-5
@@ -308,7 +308,7 @@ def test_the_number_of_landmarks_that_would_be_enough(kernel, d, of_rows, start)
     data = mixture(20_000, d, 1, clusters=5)
 
     def found(m):
-        basis = Basis.fit(data, m=m, kernel=kernel, pilot_rows=8000)
+        basis = Basis.fit(data, landmarks=m, kernel=kernel, pilot_rows=8000)
         X = basis.transform(data[::10])
         return measure(basis, X, None, of_rows=of_rows, effective_dimension=False)
 
@@ -323,7 +323,7 @@ def test_the_number_of_landmarks_that_would_be_enough(kernel, d, of_rows, start)
 
 def test_a_number_is_not_said_where_none_is_known():
     data = mixture(5000, 8, 8)
-    basis = Basis.fit(data, m=20, kernel="laplacian-l2", bandwidth="0.2*median")
+    basis = Basis.fit(data, landmarks=20, kernel="laplacian-l2", bandwidth="0.2*median")
     found = measure(basis, basis.transform(data[:2000]), None, of_rows=10**9)
     assert (found.enough, found.landmarks_needed) == (False, None)
     assert "too slowly to say how many" in found.advice()[0]
@@ -333,7 +333,7 @@ def test_half_of_the_landmarks_may_be_worth_nothing():
     random = np.random.default_rng(0)
     data = np.zeros((5000, 5))
     data[random.choice(5000, 300, replace=False)] = 1 + 0.3 * random.standard_normal((300, 5))
-    basis = Basis.fit(data, m=16, kernel="cosine", scaling="none", sampling="uniform")
+    basis = Basis.fit(data, landmarks=16, kernel="cosine", scale="none", sampling="uniform")
     landmarks = np.concatenate([np.zeros((14, 5)), data[data.any(axis=1)][:2]])
     basis = dataclasses.replace(basis, landmarks=landmarks, origin={})
     found = measure(basis, data[:2000], None, of_rows=10**9, effective_dimension=False)
@@ -370,7 +370,7 @@ def test_too_few_landmarks_are_not_too_many():
     random = np.random.default_rng(0)
     rows = mixture(20_000, 6, 13)
     rows = rows[np.where(random.uniform(size=20_000) < 0.7, 0, np.arange(20_000))]
-    basis = Basis.fit(rows, m=130, sampling="uniform", kernel="laplacian-l2")
+    basis = Basis.fit(rows, landmarks=130, sampling="uniform", kernel="laplacian-l2")
     found = measure(basis, basis.transform(rows[:2000]), None, of_rows=10**7, effective_dimension=False)
     assert (found.enough, found.rank < found.landmarks / 2) == (False, True)
     assert not any("fewer of them would do" in sentence for sentence in found.advice())
@@ -405,7 +405,7 @@ def test_twenty_rows_say_something():
 @pytest.mark.parametrize("kernel", ["gaussian", "linear", "cosine", "polynomial"])
 def test_constant_tables_have_no_error(kernel):
     data = np.full((100, 2), 3.0)
-    basis = Basis.fit(data, m=5, kernel=kernel)
+    basis = Basis.fit(data, landmarks=5, kernel=kernel)
     found = measure(basis, basis.transform(data), None, of_rows=10**6)
     assert found.projection_error < 1e-6
     assert found.enough is not False
@@ -417,7 +417,7 @@ def test_constant_tables_have_no_error(kernel):
 @pytest.mark.parametrize("draw", ["gaussian", "adapted-radius"])
 def test_fourier_features_are_measured_by_their_kernel(draw):
     data = mixture(300, 3, 10)
-    basis = Basis.fit(data, m=100, features="fourier", frequencies=draw)
+    basis = Basis.fit(data, landmarks=100, features="fourier", frequencies=draw)
     X = basis.transform(data)
     found = measure(basis, X, None, of_rows=300)
     assert isinstance(found, FourierQuality)
@@ -432,7 +432,7 @@ def test_what_is_said_of_four_times_as_many_features_is_true(draw):
     data = mixture(1000, 3, 10)
     errors = []
     for m in (500, 2000):
-        basis = Basis.fit(data, m=m, features="fourier", frequencies=draw)
+        basis = Basis.fit(data, landmarks=m, features="fourier", frequencies=draw)
         measured = measure(basis, basis.transform(data), None, of_rows=1000)
         errors.append(measured.kernel_error)
     if any("four times as many features halve" in sentence for sentence in measured.advice()):
@@ -445,7 +445,7 @@ def test_what_is_said_of_four_times_as_many_features_is_true(draw):
 @pytest.fixture(scope="module")
 def january():
     data = mixture(6000, 3, 11)
-    return nysketch.sketch(data, m=100, blocks=4)
+    return nysketch.sketch(data, landmarks=100, blocks=4)
 
 
 def february(shift=0.0, seed=12, **options):
@@ -499,7 +499,7 @@ def test_a_covered_subset_is_covered(january):
     scaled = january.tally.sample.scaled(january.basis.middle)
     data = scaled * january.basis.scale + january.basis.center
     left = data[data[:, 0] > np.quantile(data[:, 0], 0.25)]
-    assert coverage(nysketch.sketch(left, m=20), january).covered
+    assert coverage(nysketch.sketch(left, landmarks=20), january).covered
 
 
 def test_a_basis_remembers_the_residuals_of_the_rows_it_held_out(january, tmp_path):
@@ -528,10 +528,10 @@ def test_a_sketch_without_a_sample_falls_back_on_its_basis(january):
 
 def test_other_columns_cannot_be_compared(january):
     random = np.random.default_rng(0)
-    other = nysketch.sketch(random.standard_normal((100, 2)), m=10)
+    other = nysketch.sketch(random.standard_normal((100, 2)), landmarks=10)
     with pytest.raises(IncompatibleError, match="different columns"):
         coverage(other, january)
-    named = nysketch.sketch(pa.table({name: random.standard_normal(100) for name in "abc"}), m=10)
+    named = nysketch.sketch(pa.table({name: random.standard_normal(100) for name in "abc"}), landmarks=10)
     with pytest.raises(IncompatibleError, match="different columns: a, b, c"):
         coverage(named, january)
 
@@ -547,9 +547,9 @@ def test_coverage_of_text(tmp_path):
     then = pa.table({"t": words(3000).tolist()})
     now = pa.table({"t": words(1000, seed=1).tolist()})
     other = pa.table({"t": [text.upper() for text in words(1000, seed=1)]})
-    old = nysketch.sketch(then, m=60, kernel="spectrum", length=2)
-    assert coverage(nysketch.sketch(now, m=10, kernel="subsequence"), old).covered
-    assert not coverage(nysketch.sketch(other, m=10, kernel="spectrum"), old).covered
+    old = nysketch.sketch(then, landmarks=60, kernel="spectrum", length=2)
+    assert coverage(nysketch.sketch(now, landmarks=10, kernel="subsequence"), old).covered
+    assert not coverage(nysketch.sketch(other, landmarks=10, kernel="spectrum"), old).covered
 
 
 def test_coverage_counts_weights(january):
@@ -562,14 +562,14 @@ def test_coverage_counts_weights(january):
     table = dict(zip(names, data.T, strict=True))
     for light, covered in ((1e-6, True), (1.0, False)):
         w = np.where(np.arange(5000) % 2, 1.0, light)
-        made = nysketch.sketch(pa.table(table | {"w": w}), weights="w", m=20)
+        made = nysketch.sketch(pa.table(table | {"w": w}), weights="w", landmarks=20)
         assert coverage(made, january).covered == covered
 
 
 def test_rows_without_any_weight_are_no_rows(january):
     names = [column.name for column in january.basis.columns]
     table = {name: np.random.default_rng(0).standard_normal(300) for name in names}
-    made = nysketch.sketch(pa.table(table | {"w": np.zeros(300)}), weights="w", m=20)
+    made = nysketch.sketch(pa.table(table | {"w": np.zeros(300)}), weights="w", landmarks=20)
     with pytest.raises(InputError):
         coverage(made, january)
 
@@ -584,7 +584,7 @@ def test_weights_that_depend_on_the_rows_count_in_the_sampling_error():
     rows = random.standard_normal((6000, 3))
     rows[:300] = 3 + 0.01 * random.standard_normal((300, 3))
     weights = np.where(np.arange(6000) < 300, 200.0, 1.0)
-    basis = Basis.fit(rows, m=60, scaling="none")
+    basis = Basis.fit(rows, landmarks=60, scale="none")
     found = measure(basis, rows[::3], weights[::3], of_rows=6000, effective_dimension=False)
     draws = []
     for _ in range(300):  # the truth: draw the table anew, and look how far its embedding moves
@@ -601,7 +601,7 @@ def test_a_sample_without_the_heavy_rows_says_nothing():
     weights = np.ones(20_000)
     weights[random.integers(20_000)] = 1e9
     table = pa.table({"x": random.standard_normal(20_000), "w": weights})
-    made = nysketch.sketch(table, weights="w", m=20, sample_rows=100)
+    made = nysketch.sketch(table, weights="w", landmarks=20, sample_rows=100)
     assert made.tally.sample.weights.max() == 1
     assert made.quality() is None
 
@@ -610,7 +610,8 @@ def test_columns_far_from_zero_are_measured_as_well_as_others():
     random = np.random.default_rng(0)
     rows = random.standard_normal((5000, 3))
     near, far = (
-        nysketch.sketch(rows + shift, m=100, scaling="none", bandwidth=2.0).quality() for shift in (0.0, 1e9)
+        nysketch.sketch(rows + shift, landmarks=100, scale="none", bandwidth=2.0).quality()
+        for shift in (0.0, 1e9)
     )
     assert far.mean_residual == pytest.approx(near.mean_residual, rel=0.3)  # rounded, others are drawn
     assert far.sampling_error == pytest.approx(near.sampling_error, rel=0.05)
@@ -619,7 +620,7 @@ def test_columns_far_from_zero_are_measured_as_well_as_others():
 
 def test_a_large_sample_is_measured_in_part():
     rows = np.random.default_rng(0).standard_normal((9000, 2))
-    made = nysketch.sketch(rows, m=20, sample_rows=9000)
+    made = nysketch.sketch(rows, landmarks=20, sample_rows=9000)
     assert len(made.tally.sample) == 9000
     assert made.quality().rows == quality.MEASURED_ROWS
 
@@ -630,6 +631,6 @@ def test_no_false_alarms_on_tables_as_small_as_their_pilot(sample_rows):
     for seed in range(10):
         random = np.random.default_rng(seed)
         old, new = (random.standard_normal((3000, 5)) for _ in range(2))
-        made = nysketch.sketch(old, m=300, sample_rows=sample_rows)
+        made = nysketch.sketch(old, landmarks=300, sample_rows=sample_rows)
         alarms += not coverage(nysketch.sketch(new, basis=made, sample_rows=sample_rows), made).covered
     assert alarms == 0

@@ -110,7 +110,7 @@ def test_bytes_that_never_come_are_named_and_the_checkpoint_continues(s3, stored
 
     proxy = proxied(broken=broken)
     basis = tmp_path / "basis.nysk"
-    nysketch.save(nysketch.Basis.fit(str(tmp_path / "in"), m=20), basis)
+    nysketch.save(nysketch.Basis.fit(str(tmp_path / "in"), landmarks=20), basis)
     command = ("sketch", stored, "--basis", basis, "--threads", 1, "-o", tmp_path / "s.nysk")
     limits = ("--retries", 1, "--timeout", 5)
     failed = run_cli(*command, *limits, env=s3.environment(proxy.port))

@@ -49,7 +49,7 @@ def test_arrays_that_are_no_tables_are_refused(array):
 @pytest.mark.parametrize("shape", [(0,), (0, 3)])
 def test_an_array_without_rows_is_an_input_error(shape):
     with pytest.raises(InputError, match="no rows"):
-        Basis.fit(np.empty(shape), m=2)
+        Basis.fit(np.empty(shape), landmarks=2)
 
 
 def test_an_array_without_columns_is_an_error():

@@ -34,7 +34,7 @@ def test_keywords_change_options():
 
 
 def test_a_basis_says_what_to_read():
-    basis = Basis.fit(np.random.default_rng(0).standard_normal((50, 2)), m=5)
+    basis = Basis.fit(np.random.default_rng(0).standard_normal((50, 2)), landmarks=5)
     assert ReadOptions(weights="w").for_basis(basis) == ReadOptions(weights="w", like=basis.columns)
     assert ReadOptions().for_basis(basis).selection() == Selection(("x0", "x1"))
     with pytest.raises(UsageError, match="the basis says which columns to read"):

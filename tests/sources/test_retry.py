@@ -455,7 +455,7 @@ def test_wrong_rows_and_columns_are_not_tried_again(flaky, table, caplog):
     holes = pa.table({"x": [1.0, float("nan")]})
     with caplog.at_level("INFO"):
         with pytest.raises(InvalidRowsError):
-            nysketch.sketch(flaky(parquet, holes), m=1)
+            nysketch.sketch(flaky(parquet, holes), landmarks=1)
         with pytest.raises(SchemaError):
             open_source(flaky(parquet, table), columns=["nope"])
         with pytest.raises(SchemaError):
@@ -473,9 +473,9 @@ def test_files_on_this_machine_are_not_tried_again(table, tmp_path, caplog):
 
 def test_a_sketch_from_a_flaky_filesystem_is_that_from_a_healthy_one(flaky, table, monkeypatch):
     paths = flaky(parquet, table)
-    expected = nysketch.sketch(paths, m=20, threads=2)
+    expected = nysketch.sketch(paths, landmarks=20, threads=2)
     monkeypatch.setattr(FlakyFileSystem, "share", 0.15)
-    found = nysketch.sketch(paths, m=20, threads=2, retries=15)
+    found = nysketch.sketch(paths, landmarks=20, threads=2, retries=15)
     assert found.kernel_sums.tobytes() == expected.kernel_sums.tobytes()
     assert found.provenance == expected.provenance
 

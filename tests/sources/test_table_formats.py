@@ -77,7 +77,7 @@ def test_the_sketch_of_a_delta_table_is_that_of_its_files_and_the_command_makes_
     files = [location.name for location in expand([str(delta)])]
     done = run_cli("sketch", delta, "-m", 5, "-o", tmp_path / "table.nysk")
     assert done.returncode == 0, done.stderr
-    nysketch.save(nysketch.sketch(files, m=5), tmp_path / "files.nysk")
+    nysketch.save(nysketch.sketch(files, landmarks=5), tmp_path / "files.nysk")
     table, listed = (nysketch.load(tmp_path / f"{name}.nysk") for name in ("table", "files"))
     assert table.rows == 30
     assert table.kernel_sums.tobytes() == listed.kernel_sums.tobytes()
@@ -228,7 +228,7 @@ def test_an_iceberg_table_is_found_by_its_catalog(iceberg, tmp_path, run_cli):
     done = run_cli("sketch", "iceberg:c.space.t", "-m", 5, "-o", tmp_path / "s.nysk", env=settings)
     assert done.returncode == 0, done.stderr
     _, arrays = sketch_parts(nysketch.load(tmp_path / "s.nysk"))
-    _, expected = sketch_parts(nysketch.sketch(iceberg[1], m=5))
+    _, expected = sketch_parts(nysketch.sketch(iceberg[1], landmarks=5))
     assert {name: array.tobytes() for name, array in arrays.items()} == {
         name: array.tobytes() for name, array in expected.items()
     }

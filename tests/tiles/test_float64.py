@@ -22,7 +22,7 @@ def test_rows_near_and_far_at_landmarks_near_and_far():
 @pytest.mark.parametrize("bandwidth", ["median", "0.3*median,median,3*median"])
 def test_gaussian_kernels_to_the_last_digits(bandwidth):
     rows = np.random.default_rng(1).normal(size=(3000, 4)) + 1000
-    basis = nysketch.Basis.fit(rows, m=64, bandwidth=bandwidth)
+    basis = nysketch.Basis.fit(rows, landmarks=64, bandwidth=bandwidth)
     assert np.allclose(RowValues(basis).of(rows), basis.values(rows), rtol=1e-12, atol=0)
 
 

@@ -189,7 +189,7 @@ SAMPLINGS = ["uniform", "kmeans++", "kmeans", "leverage", "greedy", "rpcholesky"
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_sums_that_overflow_are_an_input_error(kernel, size, precision):
     rows = numbers(300, 3)
-    basis = nysketch.Basis.fit(rows, m=10, **kernel)
+    basis = nysketch.Basis.fit(rows, landmarks=10, **kernel)
     with pytest.raises(InputError, match=rf"too large for the kernel \({kernel['kernel']}.*--exclude"):
         nysketch.sketch(np.vstack([rows, [[size, 1.0, 1.0]]]), basis=basis, precision=precision, threads=1)
 
@@ -201,11 +201,11 @@ def test_pilot_rows_that_overflow_are_an_input_error(sampling):
     with pytest.raises(InputError, match=r"too large for the kernel \(polynomial.*--exclude"):
         nysketch.sketch(
             rows,
-            m=20,
+            landmarks=20,
             kernel="polynomial",
             degree=5,
             bandwidth=1.0,
-            scaling="none",
+            scale="none",
             sampling=sampling,
             threads=1,
         )
@@ -217,7 +217,7 @@ def test_pilot_rows_beyond_all_kernels_are_an_input_error(sampling):
     rows[7] = 1e300
     for kernel in ("linear", "gaussian", "cosine"):
         with pytest.raises(InputError, match="--exclude"):
-            nysketch.sketch(rows, m=20, kernel=kernel, sampling=sampling, threads=1)
+            nysketch.sketch(rows, landmarks=20, kernel=kernel, sampling=sampling, threads=1)
 
 
 # ---- through the whole pass ------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def error_of_sketch(sketch, rows):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_sketch_has_the_sums_of_its_basis(kernel, precision):
     rows = numbers(700, 3) * [1, 10, 0.1] + 5
-    sketch = nysketch.sketch(rows, m=30, kernel=kernel, precision=precision, threads=1)
+    sketch = nysketch.sketch(rows, landmarks=30, kernel=kernel, precision=precision, threads=1)
     assert error_of_sketch(sketch, rows) < {"float32": 1e-5, "float64": 1e-12}[precision]
 
 
@@ -254,7 +254,7 @@ def test_one_outlying_landmark_does_not_spoil_the_others(options, outlier):
     rows = numbers(2000, 2)
     rows[7] *= outlier
     bandwidth = {} if options["kernel"] == "linear" else {"bandwidth": 1.0}
-    sketch = nysketch.sketch(rows, m=20, scaling="none", threads=1, **options, **bandwidth)
+    sketch = nysketch.sketch(rows, landmarks=20, scale="none", threads=1, **options, **bandwidth)
     assert (np.abs(sketch.basis.landmarks).max(axis=1) > outlier / 10).any()
     assert error_of_sketch(sketch, rows) < 1e-5
 
@@ -264,7 +264,7 @@ def test_one_outlying_landmark_does_not_spoil_the_others(options, outlier):
 def test_small_rows_without_scaling(options, size):
     rows = size * numbers(500, 2)
     bandwidth = {} if options["kernel"] == "linear" else {"bandwidth": 1.0}
-    sketch = nysketch.sketch(rows, m=20, scaling="none", threads=1, **options, **bandwidth)
+    sketch = nysketch.sketch(rows, landmarks=20, scale="none", threads=1, **options, **bandwidth)
     assert error_of_sketch(sketch, rows) < 1e-5
 
 

@@ -16,7 +16,7 @@ from nysketch.twosample.multiple_testing import benjamini_hochberg, holm
 
 RNG = np.random.default_rng(0)
 PILOT = RNG.normal(size=(1500, 3)) * [1, 10, 0.1]
-BASIS = Basis.fit(PILOT, m=60)
+BASIS = Basis.fit(PILOT, landmarks=60)
 
 
 def rows(n, seed, shift=0.0, column=0):
@@ -51,7 +51,7 @@ def test_the_mmd_is_the_distance_of_mean_features(precision):
 
 def test_with_enough_landmarks_it_is_the_mmd_of_the_kernel():
     x, y = rows(500, 1), rows(700, 2, 0.4)
-    basis = Basis.fit(np.vstack([x, y]), m=1200, sampling="uniform", pilot_rows=1200)
+    basis = Basis.fit(np.vstack([x, y]), landmarks=1200, sampling="uniform", pilot_rows=1200)
     k = basis.kernel
     a, b = basis.transform(x), basis.transform(y)
     exact = math.sqrt(k(a, a).mean() + k(b, b).mean() - 2 * k(a, b).mean())
@@ -69,7 +69,9 @@ def test_it_is_symmetric_and_zero_for_the_same_rows():
 def test_different_landmarks_give_nearly_the_same_distance():
     x, y = rows(3000, 1), rows(4000, 2, 0.3)
     bases = [
-        Basis.fit(rows(2000, 10 + i), m=150, scaling="none", columns=None, kernel="gaussian", bandwidth=12.0)
+        Basis.fit(
+            rows(2000, 10 + i), landmarks=150, scale="none", columns=None, kernel="gaussian", bandwidth=12.0
+        )
         for i in range(2)
     ]
     same = compare(sketch(x, bases[0]), sketch(y, bases[0]))
@@ -93,7 +95,7 @@ def test_different_landmarks_alone_are_no_difference():
     options = {"scaling": "none", "kernel": "gaussian", "bandwidth": 5.0}
     rejected = 0
     for seed in range(10):
-        bases = [Basis.fit(rows(300, 50 + 2 * seed + i), m=8, **options) for i in range(2)]
+        bases = [Basis.fit(rows(300, 50 + 2 * seed + i), landmarks=8, **options) for i in range(2)]
         pair = [sketch(rows(4000, 100 + 2 * seed + i), bases[i]) for i in range(2)]
         found = compare(*pair)
         rejected += found.rejected
@@ -109,7 +111,7 @@ def test_a_shifted_centre_matters_to_kernels_of_products_only():
 
     moved = replace(first, center=first.center + 1.0)
     assert compare(sketch(x, first), sketch(y, moved)).mmd >= 0
-    linear = Basis.fit(PILOT, m=30, kernel="linear", scaling="standard")
+    linear = Basis.fit(PILOT, landmarks=30, kernel="linear", scale="standard")
     with pytest.raises(IncompatibleError, match="centres of 'x0' are"):
         compare(sketch(x, linear), sketch(y, replace(linear, center=linear.center + 1.0)))
 
@@ -126,24 +128,24 @@ def test_a_shifted_centre_matters_to_kernels_of_products_only():
 )
 def test_sketches_with_other_kernels_or_columns_are_refused_by_both_values(options, words):
     table = pa.table({f"x{i}": column for i, column in enumerate(PILOT.T)})
-    basis = Basis.fit(table, m=20, bandwidth=1.5)
+    basis = Basis.fit(table, landmarks=20, bandwidth=1.5)
     other = Basis.fit(table, **{"m": 20, "bandwidth": 1.5, **options})
     with pytest.raises(IncompatibleError, match=words):
         compare(sketch(table, basis), sketch(table, other))
 
 
 def test_scales_that_differ_are_named():
-    bases = [Basis.fit(rows(500, i), m=20, bandwidth=1.0) for i in range(2)]
+    bases = [Basis.fit(rows(500, i), landmarks=20, bandwidth=1.0) for i in range(2)]
     with pytest.raises(IncompatibleError, match=r"the scales of 'x0' are .* and .*--scale none"):
         compare(sketch(rows(300, 1), bases[0]), sketch(rows(300, 2), bases[1]))
 
 
 def test_fourier_features_and_text_can_be_compared():
-    fourier = Basis.fit(PILOT, m=100, features="fourier")
+    fourier = Basis.fit(PILOT, landmarks=100, features="fourier")
     found = nysketch.compare(sketch(rows(800, 1), fourier), sketch(rows(800, 2, 0.5), fourier))
     assert found.rejected and found.explanation.more_in_first == []
     words = np.random.default_rng(0).choice(["alpha", "beta", "gamma", "delta"], (2, 400))
-    basis = Basis.fit(pa.table({"s": words[0]}), m=4, kernel="spectrum", columns=["s"])
+    basis = Basis.fit(pa.table({"s": words[0]}), landmarks=4, kernel="spectrum", columns=["s"])
     made = [
         sketch(pa.table({"s": part}), basis)
         for part in (words[0], np.where(words[1] == "beta", "alpha", words[1]))
@@ -237,13 +239,13 @@ def test_requests_that_make_no_sense_are_refused(options, words):
 
 
 def test_a_permutation_test_needs_the_same_landmarks():
-    bases = [Basis.fit(rows(500, i), m=20, scaling="none", bandwidth=10.0) for i in range(2)]
+    bases = [Basis.fit(rows(500, i), landmarks=20, scale="none", bandwidth=10.0) for i in range(2)]
     with pytest.raises(UsageError, match="needs sketches at the same landmarks"):
         compare(sketch(rows(300, 1), bases[0]), sketch(rows(300, 2), bases[1]), test="permutation")
 
 
 def test_without_a_sample_different_landmarks_get_no_test():
-    bases = [Basis.fit(rows(500, i), m=20, scaling="none", bandwidth=10.0) for i in range(2)]
+    bases = [Basis.fit(rows(500, i), landmarks=20, scale="none", bandwidth=10.0) for i in range(2)]
     found = compare(*(sketch(rows(300, i), bases[i], sample_rows=0) for i in range(2)))
     assert found.verdict is None and "no test" in found.notes[0]
 
@@ -293,10 +295,10 @@ def test_without_runs_dependence_is_unknown_and_consecutive_blocks_are_refused()
 
 def test_landmarks_from_one_side_are_pointed_out_where_the_kernel_is_narrow():
     x, y = rows(2000, 1), rows(2000, 2)
-    narrow = nysketch.sketch(x, m=100, bandwidth=0.05, threads=1)
+    narrow = nysketch.sketch(x, landmarks=100, bandwidth=0.05, threads=1)
     found = compare(narrow, sketch(y, narrow.basis))
     assert any("The landmarks are rows of first" in note for note in found.notes)
-    usual = nysketch.sketch(x, m=100, threads=1)
+    usual = nysketch.sketch(x, landmarks=100, threads=1)
     assert compare(usual, sketch(y, usual.basis)).notes == []
 
 
@@ -338,7 +340,7 @@ def test_the_witness_is_the_difference_of_mean_kernel_values_at_real_landmarks()
 def test_a_constant_column_that_is_none_any_more():
     table = [pa.table({"a": rows(500, i)[:, 0], "b": np.full(500, 3.0)}) for i in (1, 2)]
     changed = pa.table({"a": table[1]["a"], "b": np.linspace(3, 4, 500)})
-    basis = Basis.fit(table[0], m=20)
+    basis = Basis.fit(table[0], landmarks=20)
     found = nysketch.compare(sketch(table[0], basis), sketch(changed, basis)).explanation
     assert (found.shifts[0].feature, found.shifts[0].shift) == ("b", None)
     unchanged = nysketch.compare(sketch(table[0], basis), sketch(table[1], basis)).explanation
@@ -348,7 +350,7 @@ def test_a_constant_column_that_is_none_any_more():
 def test_list_columns_are_named_by_their_places():
     values = RNG.normal(size=(400, 2))
     table = pa.table({"v": pa.FixedSizeListArray.from_arrays(values.ravel(), 2), "a": values[:, 0]})
-    basis = Basis.fit(table, m=10)
+    basis = Basis.fit(table, landmarks=10)
     found = nysketch.compare(sketch(table, basis), sketch(table.slice(100), basis)).explanation
     assert {shift.feature for shift in found.shifts} == {"v[0]", "v[1]", "a"}
     assert all(len(region.landmark["v"]) == 2 for region in found.more_in_first)
@@ -375,7 +377,7 @@ def spoiled(data, count, seed=5, size=1e6):
 @pytest.mark.parametrize("kernel", UNBOUNDED)
 @pytest.mark.parametrize("bad", [1, 8])
 def test_a_few_huge_rows_do_not_change_the_robust_mmd(kernel, bad):
-    basis = Basis.fit(PILOT, m=60, **UNBOUNDED[kernel])
+    basis = Basis.fit(PILOT, landmarks=60, **UNBOUNDED[kernel])
     x, y = rows(10_000, 1), rows(10_000, 2, 0.3)
     clean = compare(sketch(x, basis), sketch(y, basis)).mmd
     pair = [sketch(spoiled(data, bad, seed), basis) for seed, data in enumerate((x, y))]
@@ -389,7 +391,7 @@ def test_a_few_huge_rows_do_not_change_the_robust_mmd(kernel, bad):
 
 
 def test_beyond_the_limit_it_says_so():
-    basis = Basis.fit(PILOT, m=60, kernel="linear")
+    basis = Basis.fit(PILOT, landmarks=60, kernel="linear")
     x, y = rows(10_000, 1), rows(10_000, 2, 0.3)
     for bad in (24, 40, 100, 1000):
         pair = [sketch(spoiled(data, bad, seed), basis) for seed, data in enumerate((x, y))]
@@ -402,7 +404,7 @@ def test_beyond_the_limit_it_says_so():
 
 
 def test_a_burst_of_bad_rows_is_in_few_runs():
-    basis = Basis.fit(PILOT, m=60, kernel="linear")
+    basis = Basis.fit(PILOT, landmarks=60, kernel="linear")
     x, y = rows(10_000, 1), rows(10_000, 2, 0.3)
     clean = compare(sketch(x, basis), sketch(y, basis)).mmd
     burst = x.copy()
@@ -454,7 +456,7 @@ def test_there_are_enough_draws_for_the_number_of_comparisons():
 def test_one_comparison_is_not_adjusted_and_incompatible_ones_are_named():
     made = [sketch(rows(300, 1)), sketch(rows(300, 2))]
     assert compare_all(made, ["a", "b"], [(0, 1)]).found[0].p_value_adjusted is None
-    alien = sketch(rows(300, 3), Basis.fit(PILOT, m=10, kernel="linear"))
+    alien = sketch(rows(300, 3), Basis.fit(PILOT, landmarks=10, kernel="linear"))
     with pytest.raises(
         IncompatibleError, match=r"b\.nysk and c\.nysk: the sketches have different bases: kernel"
     ):
@@ -518,11 +520,11 @@ def test_a_heavy_row_is_seen_in_the_error_and_keeps_the_level():
     assert rejected <= 8  # 99.9 % of such counts are, at 5 %; it had been every other pair
 
 
-WEIGHTED = Basis.fit(pa.table(dict(zip("012", PILOT.T, strict=True))), m=30)
+WEIGHTED = Basis.fit(pa.table(dict(zip("012", PILOT.T, strict=True))), landmarks=30)
 
 
 def test_too_many_wild_blocks_are_not_tested():
-    basis = Basis.fit(PILOT, m=60, kernel="linear")
+    basis = Basis.fit(PILOT, landmarks=60, kernel="linear")
     pair = [sketch(spoiled(rows(5000, seed), 200, seed), basis) for seed in range(2)]
     found = compare(*pair, robust=64)
     assert found.robustness.overwhelmed and found.verdict is None and found.rejected is None
@@ -530,7 +532,7 @@ def test_too_many_wild_blocks_are_not_tested():
 
 def test_rows_with_few_values_have_no_wild_blocks_for_being_the_same():
     coins = [np.random.default_rng(seed).integers(0, 2, (60, 1)).astype(float) for seed in range(2)]
-    basis = Basis.fit(np.vstack(coins), m=2)
+    basis = Basis.fit(np.vstack(coins), landmarks=2)
     found = compare(*(sketch(coin, basis) for coin in coins), robust=9)
     assert not found.robustness.overwhelmed
 

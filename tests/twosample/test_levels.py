@@ -228,7 +228,7 @@ def test_too_many_bad_rows_are_told():
 
 @pytest.fixture(scope="module")
 def basis():
-    return nysketch.sketch(np.random.default_rng(99).normal(size=(1000, 2)), m=50, threads=1).basis
+    return nysketch.sketch(np.random.default_rng(99).normal(size=(1000, 2)), landmarks=50, threads=1).basis
 
 
 def compared(x, y, basis, seed, sample_rows=0, **options):
@@ -279,7 +279,7 @@ def test_bad_rows_in_sketches():
     rng = np.random.default_rng(0)
     third, x, y = (rng.normal(size=(5000, 5)) for _ in range(3))
     y[:, 0] += 0.3
-    basis = nysketch.sketch(third, m=20, kernel="linear", threads=1).basis
+    basis = nysketch.sketch(third, landmarks=20, kernel="linear", threads=1).basis
     clean = compared(x, y, basis, 0).mmd
     for count, overwhelmed in ((3, False), (200, True)):
         bad = [rows.copy() for rows in (x, y)]

@@ -109,7 +109,7 @@ def test_one_column(decoder, covariance, features):
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_other_kernels_know_clusters_but_no_mixtures(decoder, kernel):
     rows, centres = blobs(n=2000)
-    found = Evidence(sketch(rows, m=60, kernel=kernel))
+    found = Evidence(sketch(rows, landmarks=60, kernel=kernel))
     mixture = decode(found, decoder, 3)
     require_sense(mixture, found, 3, None)
     if decoder == "cells":
@@ -129,7 +129,7 @@ def test_sums_and_products_of_gaussians_know_mixtures():
         {"bandwidth": "0.5,1,2"},
         {"groups": {"a": ["x0"], "b": ["x1"]}, "bandwidth": {"a": "0.7", "b": "1.1"}},
     ):
-        found = Evidence(sketch(rows, m=60, **options))
+        found = Evidence(sketch(rows, landmarks=60, **options))
         for decoder in ("shift", "quadrature", "cells"):
             means = in_data_units(decode(found, decoder, 3, "diag", trials=3), found.basis)
             assert paired(means, centres) < 0.5
@@ -142,7 +142,9 @@ def test_sums_and_products_of_gaussians_know_mixtures():
 def test_cells_are_needed_to_decode_cells(features):
     rows = blobs(n=500)[0]
     made = (
-        sketch(rows, m=20, cells=False) if features == "nystrom" else sketch(rows, m=20, features="fourier")
+        sketch(rows, landmarks=20, cells=False)
+        if features == "nystrom"
+        else sketch(rows, landmarks=20, features="fourier")
     )
     with pytest.raises(UsageError, match=r"no cells .* use another --decoder"):
         decode(Evidence(made), "cells", 3)
@@ -151,7 +153,7 @@ def test_cells_are_needed_to_decode_cells(features):
 @pytest.mark.parametrize("covariance", TASKS)
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_more_components_than_there_are_points_are_refused(decoder, covariance):
-    found = Evidence(sketch(np.repeat(blobs(n=4)[0], 50, axis=0), m=4))
+    found = Evidence(sketch(np.repeat(blobs(n=4)[0], 50, axis=0), landmarks=4))
     with pytest.raises(UsageError, match="k = 7 is more than the 4 different"):
         decode(found, decoder, 7, covariance)
     require_sense(decode(found, decoder, 4, covariance, trials=2), found, 4, covariance)
@@ -160,6 +162,6 @@ def test_more_components_than_there_are_points_are_refused(decoder, covariance):
 def test_text_is_refused():
     import pyarrow as pa
 
-    made = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", m=3)
+    made = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", landmarks=3)
     with pytest.raises(UsageError, match="this sketch is of text"):
         Evidence(made)

@@ -107,7 +107,7 @@ def test_taking_a_far_row_out_of_its_cell_leaves_the_spread_of_the_others(far):
 
 def test_where_all_rows_are_far_rows_the_points_are_the_rows():
     rows, _ = blobs(n=300)
-    made = sketch(rows, m=10, far_rows=300)
+    made = sketch(rows, landmarks=10, far_rows=300)
     points = points_of(made)
     assert len(points) == 300 and not points.variances.any()
     scaled = made.basis.transform(rows)
@@ -127,13 +127,13 @@ def test_rows_without_weight_are_no_points():
 
 
 def test_of_no_rows_there_are_no_points():
-    made = sketch(blobs(n=300)[0], m=10)
+    made = sketch(blobs(n=300)[0], landmarks=10)
     assert len(points_of(made - made)) == 0
 
 
 def test_after_a_subtraction_the_points_are_those_of_the_rest():
     rows, _ = blobs(n=600)
-    whole = sketch(rows, m=20)
+    whole = sketch(rows, landmarks=20)
     part = sketch(rows[:250], basis=whole.basis)
     rest = sketch(rows[250:], basis=whole.basis)
     left, expected = points_of(whole - part), points_of(rest)

@@ -56,7 +56,7 @@ def test_the_penalised_weights_are_the_minimum(penalty):
 def test_with_fourier_features_the_limits_hold_all_clusters(bandwidth, scaling, options):
     """Also where a single Gaussian would fit best around one of them."""
     rows, centres = blobs(k=3)
-    made = sketch(rows, m=100, features="fourier", bandwidth=bandwidth, scaling=scaling, **options)
+    made = sketch(rows, landmarks=100, features="fourier", bandwidth=bandwidth, scale=scaling, **options)
     found = Evidence(made)
     inside = found.basis.transform(centres)
     assert (inside >= found.limits.lower).all() and (inside <= found.limits.upper).all()
@@ -67,7 +67,7 @@ def test_with_fourier_features_the_limits_hold_all_clusters(bandwidth, scaling, 
 def test_the_limits_leave_out_what_is_far_from_all_landmarks():
     rows, centres = blobs(n=3000)
     rows[0] = 1e5
-    found = Evidence(sketch(rows, m=300, scaling="robust"))
+    found = Evidence(sketch(rows, landmarks=300, scale="robust"))
     assert found.support.max() > 1000  # it is a landmark
     inside = found.basis.transform(centres)
     assert (inside >= found.limits.lower).all() and (inside <= found.limits.upper).all()
@@ -76,15 +76,15 @@ def test_the_limits_leave_out_what_is_far_from_all_landmarks():
 
 def test_a_sample_of_few_rows_is_not_believed():
     rows = blobs(n=2000)[0]
-    assert Evidence(sketch(rows, m=20, sample_rows=50)).sample is None
-    assert Evidence(sketch(rows, m=20, sample_rows=0)).sample is None
-    assert len(Evidence(sketch(rows, m=20, sample_rows=200)).sample) == 200
+    assert Evidence(sketch(rows, landmarks=20, sample_rows=50)).sample is None
+    assert Evidence(sketch(rows, landmarks=20, sample_rows=0)).sample is None
+    assert len(Evidence(sketch(rows, landmarks=20, sample_rows=200)).sample) == 200
     # Unless these are all rows.
-    assert len(Evidence(sketch(rows[:30], m=20, sample_rows=50)).sample) == 30
+    assert len(Evidence(sketch(rows[:30], landmarks=20, sample_rows=50)).sample) == 30
 
 
 def test_the_sample_is_of_the_rows():
     rows = blobs(n=100)[0] + 1e5
-    found = Evidence(sketch(rows, m=20, sample_rows=100))
+    found = Evidence(sketch(rows, landmarks=20, sample_rows=100))
     expected = found.basis.transform(rows)
     assert np.allclose(np.sort(found.sample.means, axis=0), np.sort(expected, axis=0), atol=1e-5)

@@ -1,0 +1,95 @@
+"""Opening what people have, and saying which of its columns and rows were left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nysketch._support.notices import log, notice
+from nysketch._support.sizes import bytes_of
+from nysketch.basis.base import Basis
+from nysketch.basis.options import BasisOptions
+from nysketch.errors import UsageError
+from nysketch.files.find import sketch_files
+from nysketch.files.format import load
+from nysketch.files.merge import merged
+from nysketch.models.files import load_model
+from nysketch.models.stored import AnyModel
+from nysketch.sketches.sketch import Sketch
+from nysketch.sources.open import open_source
+from nysketch.sources.options import ReadOptions
+from nysketch.sources.protocol import Source
+from nysketch.sources.selection import left_out_in_words
+
+# The path of a file.
+AnyPath = str | os.PathLike[str]
+# A basis that is there: one, or a sketch that has it.
+Known = TypeVar("Known", bound=Basis | Sketch)
+
+
+def open_rows(data: Any, reading: ReadOptions) -> Source:
+    """Open data to read rows from; say which columns are left out, and which files."""
+    source = open_source(data, reading)
+    if source.left_out:
+        notice("%s", left_out_in_words(source.left_out))
+    for problem in source.skipped:
+        log.warning("skipped %s", problem)
+    return source
+
+
+def say_dropped(dropped: int, rows: int) -> None:
+    """Say that rows were dropped, if any were."""
+    if dropped:
+        share = dropped / (rows + dropped)
+        of = f"{dropped:,} of {rows + dropped:,} rows ({100 * share:.2g} %)"
+        notice("%s were dropped: they hold nulls, NaN or infinities", of)
+
+
+def listed(given: Any) -> list[Any]:
+    """Return what is given as a list, which one thing alone may be in place of."""
+    alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
+    return [given] if alone else list(given)
+
+
+def as_sketch(sketch: Sketch | AnyPath | Iterable[Sketch | AnyPath], what: str) -> Sketch:
+    """Return a sketch that was given itself, as a file, or as several that make one; `what` comes of it."""
+    return sketch if isinstance(sketch, Sketch) else merged(as_sketches(sketch), what)
+
+
+def as_sketches(sketches: Any, *, but: Path | None = None) -> list[Sketch | AnyPath]:
+    """Return sketches and files of them, with globs and directories replaced by the files in them."""
+    given = listed(sketches)
+    if not given:
+        raise UsageError("no sketches were given")
+    if any(isinstance(one, Sketch) for one in given):
+        return given
+    return [*sketch_files([os.fspath(one) for one in given], but=but)]
+
+
+def as_known(basis: Basis | Sketch | AnyPath | None) -> Basis | Sketch | None:
+    """Return a basis, or a sketch that has one, from itself or from a file."""
+    return load(basis) if isinstance(basis, str | os.PathLike) else basis
+
+
+def as_model(model: AnyModel | AnyPath) -> AnyModel:
+    """Return a model, from itself or from a file."""
+    return load_model(model) if isinstance(model, str | os.PathLike) else model
+
+
+def basis_or_options(basis: Known | None, options: BasisOptions) -> Known | BasisOptions:
+    """Return the basis, if there is one, or how to make it; nobody may ask for both."""
+    if basis is None:
+        return options
+    if options != BasisOptions():
+        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
+    return basis
+
+
+def memory_bytes(memory: int | str | None) -> int | None:
+    """Return a number of bytes, which may be given as text like 2GB."""
+    try:
+        return bytes_of(memory) if isinstance(memory, str) else memory
+    except ValueError as error:
+        raise UsageError(f"`memory`: {error}") from error

@@ -1,0 +1,198 @@
+"""`nysketch.assign` and `nysketch.score`: what a model says of rows, in files of any size or in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nysketch._support.outputs import overwriting, refuse_to_replace
+from nysketch._types import Progress
+from nysketch.api._data import AnyPath, as_model, memory_bytes, open_rows, say_dropped
+from nysketch.engines.protocol import Engine
+from nysketch.engines.threads import engine_of
+from nysketch.errors import UsageError
+from nysketch.models import apply
+from nysketch.models import score as scoring
+from nysketch.models.stored import AnyModel
+from nysketch.sources.options import ReadOptions
+from nysketch.sources.protocol import Source
+
+
+def assign(
+    model: AnyModel | AnyPath,
+    data: Any,
+    *,
+    output: AnyPath | None = None,
+    keep: Sequence[str] = (),
+    responsibilities: bool | None = None,
+    distances: bool = False,
+    nulls: str = "error",
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+    retries: int | None = None,
+    timeout: float | None = None,
+    threads: int | None = None,
+    engine: Engine | None = None,
+    memory: int | str | None = None,
+    if_exists: str = "fail",
+    lock_wait: float = 0.0,
+    progress: Progress | None = None,
+) -> pa.Table | apply.Assigned:
+    """Label every row with its cluster or component.
+
+    Columns are found by name, in any order; there may be more than the model needs.
+
+    Parameters
+    ----------
+    model : KMeansModel, MixtureModel or path
+        The model, or its file.
+    data
+        Rows: anything that `sketch` takes.
+    output : path, optional
+        Parquet, CSV or Feather (.arrow) file to write. Then memory does not grow with the rows.
+    keep : list of str
+        Columns of any type to copy beside the labels.
+    responsibilities : bool, optional
+        Add the probabilities p0, p1, … of the components. Default: for mixtures.
+    distances : bool
+        Add the distance to the centroid, in scaled units.
+    nulls : {"error", "drop"}
+        Rows with nulls, NaN or infinities: stop, or leave their label null.
+    datasets, allow_external, skip_unreadable, retries, timeout
+        How files are read: see `sketch`.
+    threads, engine, memory
+        Who reads the rows: see `sketch`.
+    if_exists : {"fail", "overwrite"}
+        What to do if `output` exists.
+    lock_wait : float
+        Seconds to wait for another process that writes `output`.
+    progress : callable, optional
+        Called with the rows that were read, and the rows there are (None if unknown).
+
+    Returns
+    -------
+    pyarrow.Table or Assigned
+        The labels in a table with a row for every row, in order; with `output`, how many there are.
+
+    Examples
+    --------
+    >>> labels = nysketch.assign(model, df)["label"]
+    >>> nysketch.assign("model.json", "logs/*.parquet", keep=["id"], output="labels.parquet")
+
+    """
+    known = as_model(model)
+    reading = ReadOptions(
+        keep=keep,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
+    )
+    source = open_rows(data, reading.for_columns(known.columns))
+    runner = _engine(engine, threads, memory, source, known)
+    overwrite = overwriting(if_exists)
+    if output is None:
+        if overwrite or lock_wait:
+            raise UsageError("`if_exists` and `lock_wait` are for an `output`")
+        tables = apply.assign(
+            known,
+            source,
+            responsibilities=responsibilities,
+            distances=distances,
+            nulls=nulls,
+            engine=runner,
+            progress=progress,
+        )
+        return pa.concat_tables(tables)
+    if isinstance(model, str | os.PathLike):
+        refuse_to_replace([model], Path(output))
+    return apply.assign_to_file(
+        known,
+        source,
+        Path(output),
+        responsibilities=responsibilities,
+        distances=distances,
+        nulls=nulls,
+        overwrite=overwrite,
+        lock_wait=lock_wait,
+        engine=runner,
+        progress=progress,
+    )
+
+
+def score(
+    model: AnyModel | AnyPath,
+    data: Any,
+    *,
+    weights: str | None = None,
+    nulls: str = "error",
+    datasets: Sequence[str] = (),
+    allow_external: bool = False,
+    skip_unreadable: bool = False,
+    retries: int | None = None,
+    timeout: float | None = None,
+    threads: int | None = None,
+    engine: Engine | None = None,
+    memory: int | str | None = None,
+    progress: Progress | None = None,
+) -> scoring.Score:
+    """Measure how well a model describes rows, in one pass.
+
+    Parameters
+    ----------
+    model : KMeansModel, MixtureModel or path
+        The model, or its file.
+    data
+        Rows: anything that `sketch` takes.
+    weights : str, optional
+        Column of non-negative row weights.
+    nulls : {"error", "drop"}
+        What to do with rows that hold nulls, NaN or infinities.
+    datasets, allow_external, skip_unreadable, retries, timeout
+        How files are read: see `sketch`.
+    threads, engine, memory
+        Who reads the rows: see `sketch`.
+    progress : callable, optional
+        Called with the rows that were read, and the rows there are (None if unknown).
+
+    Returns
+    -------
+    Score
+        `mean_cost` is the mean squared distance to the nearest centroid in scaled units, or minus the mean
+        log-likelihood in nats; `standard_error` is its error.
+
+    Examples
+    --------
+    >>> nysketch.score(model, "logs/*.parquet", nulls="drop").mean_cost
+
+    """
+    known = as_model(model)
+    reading = ReadOptions(
+        weights=weights,
+        datasets=datasets,
+        allow_external=allow_external,
+        skip_unreadable=skip_unreadable,
+        retries=retries,
+        timeout=timeout,
+    )
+    source = open_rows(data, reading.for_columns(known.columns))
+    runner = _engine(engine, threads, memory, source, known)
+    found = scoring.score(known, source, nulls=nulls, engine=runner, progress=progress)
+    say_dropped(found.dropped_rows, found.rows)
+    return found
+
+
+def _engine(
+    engine: Engine | None, threads: int | None, memory: int | str | None, source: Source, model: AnyModel
+) -> Engine:
+    """Return who reads the rows: by default as many threads as fit the memory."""
+    budget = memory_bytes(memory)
+    if engine is None and threads is None and budget is not None:
+        threads = apply.threads_within(budget, source, model)
+    return engine_of(engine, threads)
