@@ -412,8 +412,8 @@ def permutation_rows(section: str, more: str = "") -> Decorator:
         aliases=["--shuffle-rows"],
         type=click.IntRange(min=0),
         metavar="N",
-        help=f"Rows to sample for the permutation test of independence{more}. Default: 50,000, fewer for very "
-        "wide rows.",
+        help=f"Rows to sample for the permutation test of independence{more}. Default: 50,000, fewer for "
+        "very wide rows.",
     )
 
 
