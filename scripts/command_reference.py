@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +40,20 @@ def sections(command: click.Command, name: str, parent: click.Context) -> list[s
             parts += sections(inner, inner_name, context)
         return parts
     assert isinstance(command, Command)
-    parts.append(block(context, command.format_usage, command.format_help_text, command.format_epilog))
+    formatter = context.make_formatter()
+    for write in (command.format_usage, command.format_help_text, command.format_epilog):
+        write(context, formatter)
+    parts.append(block(formatter))
     for title, options in command.sections(context).items():
-        parts += [
-            f"### {title}\n",
-            block(context, lambda ctx, to, each=options: write_options(each, ctx, to)),
-        ]
+        formatter = context.make_formatter()
+        with formatter.indentation():
+            write_options(options, context, formatter)
+        parts += [f"### {title}\n", block(formatter)]
     return parts
 
 
-def block(context: click.Context, *writers: Callable[[click.Context, click.HelpFormatter], None]) -> str:
-    """Return parts of a help text as they are shown."""
-    formatter = context.make_formatter()
-    for write in writers:
-        write(context, formatter)
+def block(formatter: click.HelpFormatter) -> str:
+    """Return what was written as a block of text."""
     text = formatter.getvalue().strip("\n")
     return f"```text\n{text}\n```\n"
 

@@ -140,7 +140,7 @@ def command(
         pairs = list(pairwise(range(len(paths))))
     loaded = [load_sketch(path) for path in paths]
     for path, sketch in zip(paths, loaded, strict=True):
-        log_missing_parts(sketch, f"the comparison of {path}")
+        log_missing_parts(sketch, f"the result for {path}")
     with _output.progress_bar("compare", " pairs", quiet=quiet) as progress:
         found = compare_all(
             loaded,

@@ -35,7 +35,7 @@ class EngineChoice:
         if self.name == "local":
             for flag, value in (("--scheduler", self.scheduler), ("--workers", self.workers)):
                 if value is not None:
-                    raise UsageError(f"{flag} is for a Dask cluster: add --engine dask")
+                    raise UsageError(f"{flag} is for a cluster: add --engine dask")
         elif self.threads is not None:
             raise UsageError(
                 "--threads is for the local engine: the workers of a cluster have their own threads"
