@@ -149,7 +149,7 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -
 
 
 def _defaults(command: click.Command, name: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults that a table of settings holds; those of a command's commands are in its tables."""
+    """Return the defaults in a table of settings; a command's own commands have tables inside it."""
     inner = command.commands if isinstance(command, click.Group) else {}
     parameters = {
         flag.lstrip("-").replace("-", "_"): parameter
@@ -206,7 +206,7 @@ def _on_sigterm(signum: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with the code that says how it went."""
+    """Run the command line and exit with its code."""
     signal.signal(signal.SIGTERM, _on_sigterm)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # none if closed
@@ -238,7 +238,7 @@ def _run() -> int:
         _complain(log, "terminated")
         return 128 + signal.SIGTERM
     except BrokenPipeError:
-        # The reader of our results has gone (`| head`): not worth a word, and nothing more to flush.
+        # The reader of our results has gone (`| head`): say nothing, and flush nothing more.
         _discard_stdout()
         return 1
     except OSError as error:
@@ -259,7 +259,7 @@ def _run() -> int:
 
 
 def _log_format(ctx: click.Context | None) -> str | None:
-    """Return the format asked for on a command line that click made no sense of, or elsewhere."""
+    """Return the log format that was asked for, also where click could not parse the command line."""
     flags = re.findall(r"(?<=\0)--log-format[=\0]([^\0]*)", "\0".join(sys.argv))
     if flags:
         return str(flags[-1])
@@ -274,7 +274,7 @@ def _log_format(ctx: click.Context | None) -> str | None:
 
 
 def _discard_stdout() -> None:
-    """Keep the interpreter from complaining, as it exits, about what can no longer be written."""
+    """Prevent an error from the interpreter at exit, when stdout can no longer be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -192,7 +192,7 @@ def _print(
     )
     distance = found.distance
     error = "" if distance.standard_error is None else f" ± {distance.standard_error:.1g}"
-    gain = f", {distance.gain:.3g} times the distance" if distance.gain > 1 else ""
+    gain = f", {distance.gain:.3g} times as large" if distance.gain > 1 else ""
     equivalent = found.equivalent_random_rows
     worth = f"{equivalent:,.0f} random rows"
     if equivalent >= found.of_rows:

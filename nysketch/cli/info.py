@@ -78,7 +78,7 @@ def _print(facts: dict[str, Any]) -> None:
             ("rows", f"{facts['rows']:,}{dropped}{weight}"),
             (
                 "blocks",
-                f"{facts['blocks']} of rows, seed {facts['seed']}, {facts['precision']} kernel values",
+                f"{facts['blocks']}, seed {facts['seed']}, {facts['precision']} kernel values",
             ),
         ]
         lines = [kind.info_line(facts) for kind in STATISTICS]

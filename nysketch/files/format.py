@@ -200,15 +200,17 @@ _LOOKED_AT_BYTES = 1 << 20
 def _remedy(path: Path, file: BufferedIOBase, size: int) -> str | None:
     """Return what to do where data, or a model, was given for a sketch; None if it was something else."""
     file.seek(0)
-    start = file.read(_LOOKED_AT_BYTES)
-    file.seek(max(0, size - _LOOKED_AT_BYTES))
-    end = file.read(_LOOKED_AT_BYTES)
-    if start.startswith((b"{", b"PK", b"PAR1")) and any(mark in start + end for mark in _MODEL_MARKS):
-        return f"{path} is a model, not a sketch: `nysketch assign`, `score` and `plot` read models"
+    start = file.read(8)
+    if start.startswith((b"{", b"PK", b"PAR1")):
+        looked_at = file.read(_LOOKED_AT_BYTES)
+        file.seek(max(0, size - _LOOKED_AT_BYTES))
+        looked_at += file.read(_LOOKED_AT_BYTES)
+        if any(mark in looked_at for mark in _MODEL_MARKS):
+            return f"{path}: this is a model, not a sketch. `nysketch assign`, `score` and `plot` read models"
     if start.startswith(_DATA_STARTS) or path.name.lower().endswith(_DATA_SUFFIXES):
         stem = path.stem.removesuffix(".csv")
         command = shlex.join(["nysketch", "sketch", str(path), "-o", str(path.with_name(f"{stem}.nysk"))])
-        return f"{path} is data, not a sketch: run `{command}` first"
+        return f"{path}: this is data, not a sketch. Run `{command}` first"
     return None
 
 

@@ -260,8 +260,9 @@ def test_merging_a_basis_or_nonsense_exits_with_5(run_cli, shelf, tmp_path):
     result = run_cli("merge", "a.nysk", "basis.nysk", "-o", tmp_path / "x.nysk", cwd=shelf)
     assert "holds a basis, not a sketch" in refusal(result, 5)
     result = run_cli("merge", "a.nysk", "a.parquet", "-o", tmp_path / "x.nysk", cwd=shelf)
-    assert "a.parquet is data, not a sketch: run `nysketch sketch a.parquet -o a.nysk` first" in refusal(
-        result, 5
+    assert (
+        "a.parquet: this is data, not a sketch. Run `nysketch sketch a.parquet -o a.nysk` first"
+        in refusal(result, 5)
     )
     result = run_cli("merge", "a.nysk", "missing.nysk", "-o", tmp_path / "x.nysk", cwd=shelf)
     assert "missing.nysk: cannot read" in refusal(result, 3)

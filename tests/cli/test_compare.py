@@ -202,7 +202,7 @@ def test_robust_tells_which_blocks_were_left_out(run_cli, days):
         (
             ["1.parquet", "2.nysk"],
             5,
-            "1.parquet is data, not a sketch: run `nysketch sketch 1.parquet -o 1.nysk` first",
+            "1.parquet: this is data, not a sketch. Run `nysketch sketch 1.parquet -o 1.nysk` first",
         ),
     ],
 )

@@ -255,7 +255,7 @@ def test_data_given_for_a_sketch_is_answered_with_what_to_do(run_cli, shelf, tmp
     result = run_cli(*arguments, cwd=tmp_path)
     assert result.returncode == 5
     words = {"some data.csv.gz": "'some data.csv.gz' -o 'some data.nysk'"}.get(name, f"{name} -o x.nysk")
-    assert f"{name} is data, not a sketch: run `nysketch sketch {words}` first" in result.stderr
+    assert f"{name}: this is data, not a sketch. Run `nysketch sketch {words}` first" in result.stderr
     assert not (tmp_path / "out.json").exists()
 
 
@@ -267,7 +267,9 @@ def test_a_model_given_for_a_sketch_is_answered_with_what_reads_it(run_cli, shel
     more = ["-o", tmp_path / "out.npz"] if command == "export" else []
     result = run_cli(command, model, *more)
     assert (result.returncode, result.stdout) == (5, "")
-    assert f"{model} is a model, not a sketch: `nysketch assign`, `score` and `plot` read" in result.stderr
+    assert (
+        f"{model}: this is a model, not a sketch. `nysketch assign`, `score` and `plot` read" in result.stderr
+    )
 
 
 def test_other_files_are_called_what_they_are_not(run_cli, tmp_path):

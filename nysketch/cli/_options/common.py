@@ -39,7 +39,7 @@ def stack(*decorators: Decorator) -> Decorator:
 
 
 def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str) -> str:
-    """Use the format also for complaints about the other options."""
+    """Use the format also for errors in the other options."""
     del ctx, param
     _output.set_up_logging(quiet=False, verbose=False, log_format=log_format)
     return log_format
