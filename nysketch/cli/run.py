@@ -1,4 +1,4 @@
-"""`nysketch run`: one line in a crontab that keeps a store of sketches up to date."""
+"""`nysketch run`: update a store of sketches; made for cron."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import INPUT, OUTPUT, RUNNING, option
+from nysketch.cli._sections import command as sectioned
 
 if TYPE_CHECKING:
     from nysketch.jobs.store import Store
@@ -23,24 +25,43 @@ def _seconds_or_none(ctx: click.Context, param: click.Parameter, value: float | 
     return None if value is None else common.seconds(ctx, param, value)
 
 
-@click.command(epilog="\b\nExample: nysketch run taxi.toml --lock-wait 600 --log-format json")
+@sectioned(example="nysketch run taxi.toml --lock-wait 600 --log-format json")
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.toml")
-@click.option(
+@option(
     "--set",
     "changes",
+    section=INPUT,
     multiple=True,
     metavar="TABLE.KEY=VALUE",
-    help="Override a setting of the job file; repeat it. In lists by name: comparisons.previous.alpha=0.01.",
+    help="Override a setting of the job file. Repeat it for several. Entries of lists go by name: "
+    "comparisons.previous.alpha=0.01.",
 )
-@click.option("--show-config", is_flag=True, help="Print all settings, as a job file (or JSON), and stop.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing and read no rows.")
-@click.option("--threads", type=click.IntRange(min=1), help="Worker threads. Default: [job] threads.")
-@click.option(
+@option(
+    "--show-config",
+    section=OUTPUT,
+    is_flag=True,
+    help="Print all settings as a job file (or JSON) and exit.",
+)
+@option(
+    "--dry-run",
+    section=RUNNING,
+    is_flag=True,
+    help="Show what the run would do. Write nothing and read no rows.",
+)
+@option(
+    "--threads",
+    section=RUNNING,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Worker threads. Default: threads in [job].",
+)
+@option(
     "--lock-wait",
+    section=RUNNING,
     type=float,
     metavar="SECONDS",
     callback=_seconds_or_none,
-    help="How long to wait for another run on the same store. Default: [job] lock_wait, 0 if not set.",
+    help="How long to wait if another run is using the store. Default: lock_wait in [job], or 0.",
 )
 @common.as_json
 @common.reporting
@@ -54,12 +75,12 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Bring the store of the job JOB.toml up to date: sketches, windows, comparisons, models, report.
+    """Update the store of the job JOB.toml: sketches, windows, comparisons, models, report.
 
-    Only new and changed inputs are read; a run that was killed is continued by the next one. Settings
-    come from flags, NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. Exits with
-    code 7 if a comparison with `alarm = true` found a difference, and with 6 if inputs were skipped. The page
-    docs/operating.md has all settings, and what each exit code asks you to do.
+    Only new and changed inputs are read. After a crash, the next run continues. Settings come from flags,
+    NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. The exit code is 7 if a
+    comparison with `alarm = true` found a difference, and 6 if inputs were skipped. The documentation on
+    operating a store lists all settings, and what to do for each exit code.
     """
     from nysketch.jobs.config import as_toml, load_job
     from nysketch.jobs.run import run_job
@@ -111,7 +132,7 @@ def _announce(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool
     for name, why in summary.skipped.items():
         log.warning("skipped %s: %s", name, why)
     for path in summary.waiting:
-        log.info("left for the next run, since it was written just now: %s", path)
+        log.info("left for the next run, because it was modified just now: %s", path)
     for error in summary.errors:
         log.error("%s", error)
     for alarm in summary.alarms:
@@ -128,5 +149,5 @@ def _sentence(alarm: dict[str, Any]) -> str:
     p = "" if alarm["p_value"] is None else f" (p {alarm['p_value']:.3g})"
     return (
         f"{alarm['partition']} differs from {alarm['other']} by an MMD of {alarm['mmd']:.4g}{p}, "
-        f"by comparison {alarm['name']!r}"
+        f"in comparison {alarm['name']!r}"
     )

@@ -12,7 +12,7 @@ from nysketch.errors import InputError, UsageError
 
 
 def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path]:
-    """Return the files that paths, globs and directories of sketches stand for, in a stable order.
+    """Return the files that paths, globs and directories of sketches name, in a stable order.
 
     A file may be named twice, but a glob or directory must not bring it a second time; nor do they bring
     the file `but`, which has another part in the command.
@@ -27,13 +27,13 @@ def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path
                 if name == text or but is None or os.path.realpath(name) != os.path.realpath(but)
             ]
         except (OSError, ValueError) as error:
-            raise InputError(f"{text}: cannot look up: {error}") from error
+            raise InputError(f"{text}: cannot look it up: {error}") from error
         files += matches
         brought |= {real: text for name, real in matches if name != text}
     times = Counter(real for _, real in files)
     for name, real in files:
         if times[real] > 1 and real in brought:
-            raise UsageError(f"{name}: given twice, once by {brought[real]}")
+            raise UsageError(f"{name}: given twice; {brought[real]} includes it")
     return [Path(name) for name, _ in files]
 
 
