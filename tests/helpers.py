@@ -33,7 +33,14 @@ def grouped_sketch(*, rows=300, seed=0, **options):
     random = np.random.default_rng(seed)
     table = pa.table({name: random.normal(size=rows) for name in "abcd"})
     groups = {"p": ["a", "b"], "q": ["c"], "r": ["d"]}
-    usual = {"m": 8, "blocks": 4, "groups": groups, "pairs": True, "shuffle_rows": 50, "sample_rows": 50}
+    usual = {
+        "landmarks": 8,
+        "blocks": 4,
+        "groups": groups,
+        "pairs": True,
+        "permutation_rows": 50,
+        "sample_rows": 50,
+    }
     return nysketch.sketch(table, threads=1, **(usual | options))
 
 
@@ -41,7 +48,7 @@ def squared_sketch(*, rows=300, seed=0, **options):
     """Sketch a table in memory with second moments; few kilobytes."""
     random = np.random.default_rng(seed)
     table = pa.table({name: random.normal(size=rows) for name in "ab"})
-    usual = {"m": 8, "blocks": 4, "second_moments": True, "sample_rows": 50}
+    usual = {"landmarks": 8, "blocks": 4, "second_moments": True, "sample_rows": 50}
     return nysketch.sketch(table, threads=1, **(usual | options))
 
 

@@ -243,7 +243,7 @@ def test_the_first_batch_chooses_the_landmarks():
 
 def test_batches_can_follow_a_fit_or_a_saved_sketch(tmp_path):
     X, _ = blobs()
-    kept = {"blocks": 4, "sample_rows": 0, "runs": 7}
+    kept = {"blocks": 4, "sample_rows": 0, "spans": 7}
     sketch = nysketch.sketch(X[:3000], landmarks=100, scale="none", precision="float64", **kept)
     nysketch.save(sketch, tmp_path / "first.nysk")
     estimator = SketchedKMeans(4, random_state=0).fit_sketch(nysketch.load(tmp_path / "first.nysk"))
@@ -292,12 +292,12 @@ def files(tmp_path):
 @pytest.mark.parametrize("kind", BOTH)
 def test_files_are_fitted_out_of_core(kind, files):
     folder, X, _ = files
-    estimator = kind(4, n_landmarks=100, random_state=0).fit(str(folder / "*.csv"))
+    estimator = kind(4, landmarks=100, random_state=0).fit(str(folder / "*.csv"))
     assert estimator.sketch_.rows == len(X)
     assert estimator.n_features_in_ == 3
     assert estimator.feature_names_in_.tolist() == ["c0", "c1", "c2"]
     assert not hasattr(estimator, "labels_")
-    in_memory = kind(4, n_landmarks=100, random_state=0).fit(X)
+    in_memory = kind(4, landmarks=100, random_state=0).fit(X)
     labels = estimator.predict(as_table(X))
     assert adjusted_rand_score(labels, in_memory.predict(X)) > 0.99
     with pytest.warns(UserWarning, match="does not have valid feature names"):
@@ -339,7 +339,7 @@ def test_streams_can_follow(files):
 @pytest.mark.parametrize("kind", BOTH)
 def test_what_needs_rows_in_memory_says_so(kind, files):
     folder, X, _ = files
-    estimator = kind(2, n_landmarks=20).fit(X)
+    estimator = kind(2, landmarks=20).fit(X)
     for method in ("fit_predict", "predict", "score"):
         with pytest.raises(TypeError, match="nysketch assign"):
             getattr(estimator, method)(str(folder / "0.csv"))
@@ -419,7 +419,7 @@ def test_seeds(kind):
     X, _ = blobs(500)
 
     def sketch(random_state, **options):
-        return kind(3, n_landmarks=50, random_state=random_state, **options).partial_fit(X).sketch_
+        return kind(3, landmarks=50, random_state=random_state, **options).partial_fit(X).sketch_
 
     one = sketch(7)
     assert one == sketch(7, threads=1) == sketch(np.int64(7), threads=3)
@@ -445,7 +445,7 @@ def test_two_fits_are_one():
 @pytest.mark.parametrize("kind", BOTH)
 def test_pickles_predict_and_go_on(kind):
     X, _ = blobs(500)
-    new = kind(3, n_landmarks=50, random_state=0)
+    new = kind(3, landmarks=50, random_state=0)
     for estimator in (clone(new).fit(X), clone(new).partial_fit(X)):
         again = pickle.loads(pickle.dumps(estimator))
         assert np.array_equal(again.predict(X), estimator.predict(X))
@@ -461,7 +461,7 @@ def test_pipelines():
     theirs = make_pipeline(StandardScaler(), KMeans(4, n_init=3, random_state=0)).fit_predict(X * units)
     assert adjusted_rand_score(found, theirs) > 0.98
     assert scaled.transform(X).shape == (1500, 4)
-    options = {"n_landmarks": 100, "random_state": 0}
+    options = {"landmarks": 100, "random_state": 0}
     first = make_pipeline(SketchedKMeans(4, **options), SketchedGaussianMixture(4, **options))
     assert np.isfinite(first.fit(X).score(X))
 

@@ -239,7 +239,7 @@ class Case:
         """Return a sketch of all rows; each is made once."""
         key = tuple(sorted(settings.items()))
         if key not in self._sketches:
-            self._sketches[key] = self.made(self.rows, **{"m": self.options.landmarks} | settings)
+            self._sketches[key] = self.made(self.rows, **{"landmarks": self.options.landmarks} | settings)
         return self._sketches[key]
 
     def made(self, rows: Floats, **settings: Any) -> Saved:
@@ -467,7 +467,7 @@ def span_sums(case: Case) -> Iterator[Result]:
         yield case.excess(rows, k) | key | {"method": "m rows"}
         for features in ("nystrom", "fourier"):
             for decoder in ("quadrature", "clomp"):
-                settings = {"m": m, "features": features, "cells": False, "sample_rows": 0}
+                settings = {"landmarks": m, "features": features, "cells": False, "sample_rows": 0}
                 found = case.judged(decoded(case, k, decoder=decoder, **settings))
                 name = decoder if features == "nystrom" else f"Fourier {decoder}"
                 yield case.excess(found, k) | key | {"method": name}

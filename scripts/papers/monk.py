@@ -189,7 +189,7 @@ class Quadratic:
     name = "quadratic"
     # Three are enough: that many different powers there are.
     basis: ClassVar[dict[str, Any]] = {
-        "m": 10,
+        "landmarks": 10,
         "kernel": "polynomial",
         "bandwidth": 1.0,
         "degree": 2,
@@ -210,7 +210,7 @@ class Rbf:
     """exp(−(x − y)²/2)."""
 
     name = "RBF"
-    basis: ClassVar[dict[str, Any]] = {"m": 50, "kernel": "gaussian", "bandwidth": 1.0}
+    basis: ClassVar[dict[str, Any]] = {"landmarks": 50, "kernel": "gaussian", "bandwidth": 1.0}
 
     def features(self, x: Floats) -> Floats:
         """Return features by Cholesky's method with pivots, until less than 10⁻¹³ of a value is missing."""

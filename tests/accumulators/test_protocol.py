@@ -265,7 +265,7 @@ def test_sums_of_other_rows_are_not_possible(kind, parts, basis):
 
 @optional
 def test_it_can_be_left_out(kind, folder, basis, tmp_path):
-    options = {"GroupSums": {"shuffles": 0, "pairs": False}}.get(kind.__name__, kind.absent_settings)
+    options = {"GroupSums": {"permutations": 0, "pairs": False}}.get(kind.__name__, kind.absent_settings)
     without = nysketch.sketch(str(folder), basis=basis, **asdict(OPTIONS) | options)
     having = nysketch.sketch(str(folder), basis=basis, **asdict(OPTIONS))
     nysketch.save(without, tmp_path / "without.nysk")
@@ -295,7 +295,7 @@ def test_people_are_told_the_same_keys_with_and_without_it(kind, parts, basis):
 
 
 @every
-@pytest.mark.parametrize("more", [{}, {"runs": 64, "blocks": 64}, {"far_rows": 200, "sample_rows": 300}])
+@pytest.mark.parametrize("more", [{}, {"spans": 64, "blocks": 64}, {"far_rows": 200, "sample_rows": 300}])
 def test_the_size_in_the_file_is_planned(kind, more, folder, basis):
     options = replace(OPTIONS, **more)
     rows, d = 1190, basis.d

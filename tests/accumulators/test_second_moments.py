@@ -162,11 +162,11 @@ def files(tmp_path_factory):
 
 
 OPTIONS = {
-    "gaussian": {"m": 40},
-    "weighted": {"m": 40, "weights": "w"},
-    "polynomial": {"m": 30, "kernel": "polynomial"},
-    "fourier": {"m": 30, "features": "fourier"},
-    "without runs": {"m": 30, "runs": 0},
+    "gaussian": {"landmarks": 40},
+    "weighted": {"landmarks": 40, "weights": "w"},
+    "polynomial": {"landmarks": 30, "kernel": "polynomial"},
+    "fourier": {"landmarks": 30, "features": "fourier"},
+    "without runs": {"landmarks": 30, "spans": 0},
 }
 
 

@@ -90,7 +90,7 @@ def test_runs_of_every_kernel_are_those_of_the_slow_twin(kind, precision, chunks
     random = np.random.default_rng(0)
     rows = random.standard_normal((333, 4)) + np.linspace(-2, 2, 333)[:, None]
     basis = basis_at(NUMERIC[kind](4), rows[::20].copy(), center=0.3, scale=1.7)
-    made = sketch(rows, basis, precision=precision, runs=10)
+    made = sketch(rows, basis, precision=precision, spans=10)
     assert (made.spans.level, len(made.spans)) == (6, 6)
     require_right(made, rows_of(rows, basis), 1e-5 if precision == "float32" else 1e-12)
 
@@ -125,7 +125,7 @@ def basis():
 @pytest.mark.parametrize("weights", [None, "w"])
 @pytest.mark.parametrize("capacity", [1, 3, 5, 7, 64, 1000])
 def test_runs_of_files_are_those_of_the_slow_twin(days, basis, weights, capacity, chunks):
-    made = sketch(days, basis, nulls="drop", weights=weights, runs=capacity)
+    made = sketch(days, basis, nulls="drop", weights=weights, spans=capacity)
     assert made.dropped_rows
     require_right(made, rows_of(days, basis, weights=weights), 1e-5)
     # Whole inputs are put together where there are more of them than runs.
@@ -143,11 +143,11 @@ def test_a_run_is_there_once_any_of_its_rows_was_read(days, basis):
 def test_runs_of_text_and_of_fourier_features(chunks):
     words = [*(f"{'abcde'[i % 5]}{i} {'xyz' * (i % 3)}" for i in range(200)), None, *["late"] * 99]
     basis = Basis.fit(pa.table({"s": [word for word in words if word]}), landmarks=9, kernel="spectrum")
-    made = sketch(pa.table({"s": words}), basis, nulls="drop", runs=10)
+    made = sketch(pa.table({"s": words}), basis, nulls="drop", spans=10)
     require_right(made, rows_of(pa.table({"s": words}), basis), 1e-6)
     rows = np.random.default_rng(2).standard_normal((500, 2)) * np.linspace(1, 2, 500)[:, None]
     fourier = Basis.fit(rows, landmarks=12, features="fourier")
-    require_right(sketch(rows, fourier, runs=5), rows_of(rows, fourier), 1e-6)
+    require_right(sketch(rows, fourier, spans=5), rows_of(rows, fourier), 1e-6)
 
 
 def test_runs_of_a_stream_get_longer_on_the_way(monkeypatch, basis):
@@ -161,7 +161,7 @@ def test_runs_of_a_stream_get_longer_on_the_way(monkeypatch, basis):
         stream = pa.RecordBatchReader.from_batches(
             batches[0].schema, [batch for table in batches for batch in table.to_batches()]
         )
-        made = sketch(stream, basis, runs=capacity, threads=3)
+        made = sketch(stream, basis, spans=capacity, threads=3)
         require_right(made, rows_of(pa.concat_tables(batches), basis), 1e-5)
 
 
@@ -169,7 +169,7 @@ def test_runs_of_a_stream_get_longer_on_the_way(monkeypatch, basis):
 @given(n=st.integers(1, 3000), capacity=st.integers(1, 70), seed=st.integers(0, 100))
 def test_any_number_of_rows_in_any_number_of_runs(n, capacity, seed):
     rows = np.random.default_rng(seed).standard_normal((n, 2))
-    made = sketch(rows, BASIS, runs=capacity)
+    made = sketch(rows, BASIS, spans=capacity)
     values = BASIS.values(rows)
     level = level_of_rows(n, capacity)
     assert made.spans.level == level
@@ -294,7 +294,7 @@ def bits(made, path):
 def test_files_together_or_apart_have_the_same_runs_to_the_bit(
     days, basis, tmp_path, weights, capacity, chunks
 ):
-    options = {"nulls": "drop", "weights": weights, "runs": capacity}
+    options = {"nulls": "drop", "weights": weights, "spans": capacity}
     together = sketch(days, basis, **options)
     apart = [sketch(day, basis, **options) for day in days]
     assert same(together.spans, sum(apart).spans)
@@ -314,14 +314,14 @@ def test_files_together_or_apart_have_the_same_runs_to_the_bit(
 
 def test_a_file_that_is_given_twice_has_the_runs_of_one(days, basis, tmp_path):
     shutil.copy(days[0], tmp_path / "again.parquet")
-    twice = sketch([days[0], tmp_path / "again.parquet"], basis, nulls="drop", runs=10)
-    once = sketch(days[0], basis, nulls="drop", runs=10)
+    twice = sketch([days[0], tmp_path / "again.parquet"], basis, nulls="drop", spans=10)
+    once = sketch(days[0], basis, nulls="drop", spans=10)
     assert same(twice.spans, (once + once).spans)
     assert twice.spans.level == once.spans.level
     assert np.array_equal(twice.spans.rows, 2 * once.spans.rows)
 
 
-@pytest.mark.parametrize("options", [{}, {"weights": "w"}, {"precision": "float64", "runs": 5}])
+@pytest.mark.parametrize("options", [{}, {"weights": "w"}, {"precision": "float64", "spans": 5}])
 def test_neither_threads_nor_batches_show(days, basis, tmp_path, options, chunks):
     seen = {
         bits(sketch(days, basis, nulls="drop", threads=threads, batch_rows=batch, **options), tmp_path / "s")
@@ -336,7 +336,7 @@ def test_row_groups_of_another_size_change_nothing_but_last_digits(tmp_path, bas
     for size in (2000, 300, 7):
         path = tmp_path / f"{size}.parquet"
         pq.write_table(table, path, row_group_size=size)
-        found.append(sketch(path, basis, nulls="drop", runs=20).spans)
+        found.append(sketch(path, basis, nulls="drop", spans=20).spans)
     for runs in found[1:]:
         assert np.array_equal(runs.rows, found[0].rows)
         # Every row group of a run is rounded to the grid once.
@@ -380,9 +380,9 @@ def test_sums_of_runs_are_whole_grains_and_need_no_low_part():
 def test_a_huge_row_spoils_no_run_but_its_own(kernel, precision, chunks):
     rows = np.random.default_rng(5).standard_normal((600, 2))
     basis = basis_at(kernel, rows[:12].copy())
-    clean = sketch(rows, basis, precision=precision, runs=10)
+    clean = sketch(rows, basis, precision=precision, spans=10)
     rows[300] = 3e5
-    spoilt = sketch(rows, basis, precision=precision, runs=10)
+    spoilt = sketch(rows, basis, precision=precision, spans=10)
     others = np.arange(len(clean.spans)) != 300 >> clean.spans.level
     assert np.array_equal(spoilt.spans.sums.high[others], clean.spans.sums.high[others])
     assert np.array_equal(spoilt.spans.sums.low[others], clean.spans.sums.low[others])
@@ -399,7 +399,7 @@ def test_huge_rows_of_both_signs_are_refused_although_they_cancel(options, size,
     if "weights" not in options:
         table = table.drop(["w"])
     with pytest.raises(InputError, match="too large for the kernel"):
-        sketch(table, basis, blocks=1, runs=10, **options)
+        sketch(table, basis, blocks=1, spans=10, **options)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -409,7 +409,7 @@ def test_infinite_sums_of_both_signs_are_refused(precision, runs, chunks):
     rows[10::2], rows[11::2] = 1e140, -1e140
     basis = basis_at(Polynomial(1.0, 3, 1.0), np.array([[1.0], [2.0]]))
     with pytest.raises(InputError, match="too large for the kernel"):
-        sketch(rows, basis, precision=precision, runs=runs)
+        sketch(rows, basis, precision=precision, spans=runs)
 
 
 # ---- passes and files ------------------------------------------------------------------------------
@@ -418,11 +418,11 @@ def test_infinite_sums_of_both_signs_are_refused(precision, runs, chunks):
 @pytest.mark.parametrize("runs", [-1, 65_537])
 def test_impossible_numbers_of_runs_are_refused(runs):
     with pytest.raises(UsageError, match="number of runs must be between 0 and 65536"):
-        sketch(ROWS, BASIS, runs=runs)
+        sketch(ROWS, BASIS, spans=runs)
 
 
 def test_a_sketch_without_runs_has_none_and_neither_has_a_sum_with_it(tmp_path):
-    without, made = sketch(ROWS, BASIS, runs=0), sketch(ROWS, BASIS)
+    without, made = sketch(ROWS, BASIS, spans=0), sketch(ROWS, BASIS)
     assert without.spans is None and not any("runs" in name for name in without.tally.arrays())
     assert (without + made).spans is None and (made - without).spans is None
     nysketch.save(without, tmp_path / "s.nysk")

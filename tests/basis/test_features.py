@@ -245,7 +245,7 @@ def test_frequencies_come_back_from_a_file_bit_for_bit(draw, tmp_path):
 
 
 def test_frequencies_depend_on_the_seed_alone():
-    options = {"m": 20, "features": "fourier", "threads": 1, "scaling": "none", "bandwidth": 2.0}
+    options = {"landmarks": 20, "features": "fourier", "threads": 1, "scale": "none", "bandwidth": 2.0}
     a = nysketch.Basis.fit(small_table(), seed=3, **options)
     b = nysketch.Basis.fit(small_table(seed=9), seed=3, **options)
     c = nysketch.Basis.fit(small_table(), seed=4, **options)

@@ -259,7 +259,7 @@ REPORTS = {
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("kind", ["numbers", "text"])
 def test_every_sampling_of_numbers_and_text(tables, tmp_path, sampling, kind):
-    options = {"m": 20, "sampling": sampling} | ({"kernel": "spectrum"} if kind == "text" else {})
+    options = {"landmarks": 20, "sampling": sampling} | ({"kernel": "spectrum"} if kind == "text" else {})
     path = tables / f"{kind}.parquet"
     if (kind, sampling) == ("text", "kmeans"):
         with pytest.raises(UsageError, match=r"kmeans\+\+"):

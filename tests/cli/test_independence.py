@@ -45,9 +45,9 @@ def tables(tmp_path_factory, run_cli):
         ("a", "a", {"pairs": True}),
         ("b", "b", {"pairs": True}),
         ("fair", "fair", {"pairs": True}),
-        ("untold", "a", {"shuffles": 0}),
+        ("untold", "a", {"permutations": 0}),
         ("unpaired", "a", {}),
-        ("bare", "a", {"shuffle_rows": 0, "sample_rows": 0}),
+        ("bare", "a", {"permutation_rows": 0, "sample_rows": 0}),
         ("heavy", "a", {"weights": "w"}),
     ):
         made = nysketch.sketch(folder / f"{of}.parquet", basis=basis, threads=1, **options)

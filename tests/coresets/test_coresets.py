@@ -495,7 +495,10 @@ def test_the_file_is_the_coreset_that_the_library_makes(written, tmp_path):
     path, *_ = written
     options = CoresetOptions(5, "mercer", seed=3)
     output, naming = tmp_path / "c.parquet", Naming("share", "number")
-    for basis, again in ((BasisOptions(m=20), {"m": 20}), (nysketch.sketch(path, landmarks=20), None)):
+    for basis, again in (
+        (BasisOptions(m=20), {"landmarks": 20}),
+        (nysketch.sketch(path, landmarks=20), None),
+    ):
         source = open_source(path, ReadOptions().for_basis(basis_of(basis)))
         saved = coreset_to_file(source, output, basis, options, naming=naming, overwrite=True)
         found = nysketch.coreset(path, 5, method="mercer", seed=3, **(again or {"basis": basis}))

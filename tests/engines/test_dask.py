@@ -42,8 +42,8 @@ def bits(sketch, tmp_path):
     [
         {"exclude": ["w"]},
         {"exclude": ["w"], "kernel": "polynomial", "second_moments": True},
-        {"weights": "w", "precision": "float64", "runs": 7},
-        {"groups": {"p": ["x0"], "q": ["x1", "x2"]}, "pairs": True, "shuffle_rows": 300, "cells": False},
+        {"weights": "w", "precision": "float64", "spans": 7},
+        {"groups": {"p": ["x0"], "q": ["x1", "x2"]}, "pairs": True, "permutation_rows": 300, "cells": False},
         {"features": "fourier", "exclude": ["w"], "blocks": 3},
         {"kernel": "spectrum", "columns": ["name"], "length": 2},
     ],
@@ -76,7 +76,7 @@ def test_scores_are_the_same_to_the_last_digit(files, engine, weights):
 
 
 def test_coresets_are_the_same(files, engine):
-    options = {"exclude": ["w"], "keep": ["name"], "m": 40}
+    options = {"exclude": ["w"], "keep": ["name"], "landmarks": 40}
     one = nysketch.coreset(str(files), 12, threads=2, **options)
     other = nysketch.coreset(str(files), 12, engine=engine, **options)
     assert one.numbers.tolist() == other.numbers.tolist()

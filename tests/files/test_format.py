@@ -34,7 +34,9 @@ def same(a, b):
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"weights": "w"}, {"precision": "float64"}, {"blocks": 1, "m": 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"weights": "w"}, {"precision": "float64"}, {"blocks": 1, "landmarks": 1}]
+)
 def test_a_sketch_comes_back_as_it_was(tmp_path, options):
     sketch = small_sketch(**options)
     nysketch.save(sketch, tmp_path / "s.nysk")

@@ -25,7 +25,7 @@ def dependent(rng, n, d, strength=1.0):
 
 
 def sketch(rows, groups=None, **options):
-    usual = {"m": 30, "threads": 1, "blocks": 4, "cells": False, "runs": 0}
+    usual = {"landmarks": 30, "threads": 1, "blocks": 4, "cells": False, "spans": 0}
     basis = {} if "basis" in options else {"groups": groups or TWO}
     if "basis" in options:
         del usual["m"]
@@ -52,7 +52,7 @@ def within_level(rejections, runs, alpha=0.05):
 def test_with_all_rows_as_landmarks_hsic_is_the_v_statistic(count):
     rows = dependent(np.random.default_rng(count), 150, count + 1)
     groups = dict(list(zip("pqrs", [["x", "y"], ["z"], ["u"], ["v"]], strict=True))[:count])
-    made = sketch(rows, groups, m=150, sampling="uniform", precision="float64")
+    made = sketch(rows, groups, landmarks=150, sampling="uniform", precision="float64")
     assert made.basis.m == 150
     scaled = made.basis.transform(rows)
     found = nysketch.independence(made, permutations=0)
@@ -214,7 +214,7 @@ def test_a_sample_comes_to_the_verdict_of_all_rows(strength, answer, count):
     groups = THREE if count == 3 else TWO
     rows = dependent(np.random.default_rng(7), 2000, count, strength)
     whole = sketch(rows, groups)
-    part = sketch(rows, groups, shuffle_rows=400, sample_rows=0)
+    part = sketch(rows, groups, permutation_rows=400, sample_rows=0)
     exact, sampled = (nysketch.independence(made) for made in (whole, part))
     assert exact.verdict.exact and exact.verdict.permuted_rows == 2000
     assert not sampled.verdict.exact and sampled.verdict.permuted_rows == 400
@@ -232,8 +232,8 @@ def sorted_by_x(rng, n, strength):
 
 def test_a_dependence_in_a_sorted_table_is_found():
     rows = sorted_by_x(np.random.default_rng(0), 1500, 1.0)
-    for options in ({}, {"shuffle_rows": 300, "sample_rows": 0}):
-        found = nysketch.independence(sketch(rows, blocks=64, runs=64, **options))
+    for options in ({}, {"permutation_rows": 300, "sample_rows": 0}):
+        found = nysketch.independence(sketch(rows, blocks=64, spans=64, **options))
         assert found.rejected
         (note,) = found.notes
         assert "Rows depend on their neighbours or are sorted" in note
@@ -244,7 +244,7 @@ def test_level_on_tables_that_are_sorted_by_one_group(shuffle_rows):
     rejections = 0
     for seed in range(100):
         rows = sorted_by_x(np.random.default_rng(seed), 1500, 0.0)
-        made = sketch(rows, shuffle_rows=shuffle_rows, sample_rows=0, seed=seed)
+        made = sketch(rows, permutation_rows=shuffle_rows, sample_rows=0, seed=seed)
         found = nysketch.independence(made, permutations=99, seed=seed)
         assert found.verdict.exact == (shuffle_rows == 1500)
         rejections += found.rejected
@@ -260,7 +260,14 @@ def wide(seed, n=3000):
 
 
 def test_level_where_landmarks_are_rows_of_many_columns(monkeypatch):
-    options = {"groups": WIDE, "m": 300, "sampling": "uniform", "cells": False, "runs": 0, "threads": 1}
+    options = {
+        "groups": WIDE,
+        "landmarks": 300,
+        "sampling": "uniform",
+        "cells": False,
+        "spans": 0,
+        "threads": 1,
+    }
     found, unmended = [], []
     for seed in range(100):
         made = nysketch.sketch(wide(seed), permutation_rows=1000, sample_rows=0, seed=seed, **options)
@@ -280,7 +287,7 @@ def test_level_where_landmarks_were_chosen_for_where_they_are():
     rejections = 0
     for seed in range(100):
         rows = np.random.default_rng(seed).exponential(size=(3000, 2)) ** 2
-        made = sketch(rows, m=150, shuffle_rows=500, sample_rows=0, seed=seed)
+        made = sketch(rows, landmarks=150, permutation_rows=500, sample_rows=0, seed=seed)
         rejections += nysketch.independence(made, permutations=39, seed=seed).rejected
     assert within_level(rejections, 100)
 
@@ -305,7 +312,7 @@ def test_few_different_rows_are_all_landmarks(dependence):
     rng = np.random.default_rng(0)
     x = rng.integers(5, size=3000)
     y = (x + rng.integers(3, size=3000)) % 5 if dependence else rng.integers(5, size=3000)
-    made = sketch(np.stack([x, y], axis=1).astype(float), m=25, shuffle_rows=500, sample_rows=0)
+    made = sketch(np.stack([x, y], axis=1).astype(float), landmarks=25, permutation_rows=500, sample_rows=0)
     found = nysketch.independence(made)
     assert found.verdict.permuted_rows == 500
     assert found.rejected == dependence
@@ -313,7 +320,11 @@ def test_few_different_rows_are_all_landmarks(dependence):
 
 def test_the_same_answer_whatever_the_threads():
     rows = dependent(np.random.default_rng(0), 1500, 3, 0.2)
-    for options in ({}, {"shuffle_rows": 1200, "sample_rows": 0}, {"shuffle_rows": 200, "sample_rows": 0}):
+    for options in (
+        {},
+        {"permutation_rows": 1200, "sample_rows": 0},
+        {"permutation_rows": 200, "sample_rows": 0},
+    ):
         made = sketch(rows, THREE, pairs=True, **options)
         described = [
             nysketch.independence(made, pairs=True, threads=threads).describe() for threads in (1, 2, 4)
@@ -331,7 +342,7 @@ def test_a_seed_changes_the_shuffles_and_nothing_else():
 
 def test_shuffles_are_those_of_the_sketch_unless_told_otherwise():
     rows = dependent(np.random.default_rng(0), 300, 3)
-    made = sketch(rows, THREE, shuffles=120, pairs=True)
+    made = sketch(rows, THREE, permutations=120, pairs=True)
     assert nysketch.independence(made).verdict.permutations == 120
     assert nysketch.independence(made, permutations=30).verdict.permutations == 30
     # Three pairs at this level need more.
@@ -361,7 +372,7 @@ def test_what_is_told_is_plain_json():
 
 def test_the_standard_error_is_how_far_hsic_moves_from_table_to_table():
     rng = np.random.default_rng(0)
-    basis = sketch(dependent(rng, 500, 2), m=50).basis
+    basis = sketch(dependent(rng, 500, 2), landmarks=50).basis
     found = [
         nysketch.independence(sketch(dependent(rng, 500, 2), basis=basis), permutations=0) for _ in range(60)
     ]
@@ -371,7 +382,7 @@ def test_the_standard_error_is_how_far_hsic_moves_from_table_to_table():
 
 def test_groups_that_determine_each_other_are_at_1():
     x = np.random.default_rng(0).normal(size=(500, 1))
-    found = nysketch.independence(sketch(np.hstack([x, x]), m=60))
+    found = nysketch.independence(sketch(np.hstack([x, x]), landmarks=60))
     assert found.normalised == pytest.approx(1, abs=0.01)
     constant = nysketch.independence(sketch(np.hstack([x, np.ones_like(x)])))
     assert constant.normalised is None or constant.normalised < 1e-6
@@ -393,7 +404,7 @@ def test_weights_leave_the_estimate_and_no_test():
 
 def test_without_sampled_rows_there_is_the_estimate_and_no_test():
     rows = dependent(np.random.default_rng(0), 400, 2)
-    made = sketch(rows, shuffle_rows=0, sample_rows=0)
+    made = sketch(rows, permutation_rows=0, sample_rows=0)
     assert len(made.tally.sample) == 0
     found = nysketch.independence(made)
     assert found.hsic == nysketch.independence(sketch(rows)).hsic
@@ -405,10 +416,10 @@ def test_without_sampled_rows_there_is_the_estimate_and_no_test():
 def test_the_sample_is_as_large_as_the_larger_of_two_wishes():
     rows = dependent(np.random.default_rng(0), 400, 2)
     assert len(sketch(rows).tally.sample) == 400
-    assert len(sketch(rows, shuffle_rows=50, sample_rows=90).tally.sample) == 90
-    assert len(sketch(rows, shuffle_rows=90, sample_rows=50).tally.sample) == 90
+    assert len(sketch(rows, permutation_rows=50, sample_rows=90).tally.sample) == 90
+    assert len(sketch(rows, permutation_rows=90, sample_rows=50).tally.sample) == 90
     assert sketch(rows).tally.sample.capacity == 50_000
-    assert sketch(rows, shuffles=0).tally.sample.capacity == 2000
+    assert sketch(rows, permutations=0).tally.sample.capacity == 2000
     plain = nysketch.sketch(table(rows), landmarks=10, permutation_rows=90, threads=1)
     assert plain.tally.sample.capacity == 2000 and plain.groups is None
 
@@ -430,7 +441,7 @@ def test_sketches_that_know_nothing_of_groups_are_refused():
         with pytest.raises(IncompatibleError, match="has no groups of columns to tell apart"):
             nysketch.independence(made)
     with pytest.raises(IncompatibleError, match="made with --shuffles 0"):
-        nysketch.independence(sketch(rows, shuffles=0))
+        nysketch.independence(sketch(rows, permutations=0))
 
 
 def test_neither_fourier_features_nor_text_have_groups():
@@ -449,7 +460,7 @@ def test_pairs_need_sums_of_pairs():
     with pytest.raises(UsageError, match="--pairs is for groups of columns"):
         nysketch.sketch(table(rows), landmarks=10, pairs=True, threads=1)
     with pytest.raises(UsageError, match="of no use without shuffles"):
-        sketch(rows, THREE, pairs=True, shuffles=0)
+        sketch(rows, THREE, pairs=True, permutations=0)
 
 
 @pytest.mark.parametrize(
@@ -459,11 +470,11 @@ def test_pairs_need_sums_of_pairs():
         ({"alpha": 1.0}, "alpha must be between 0 and 1, not 1"),
         ({"alpha": -0.1}, "alpha"),
         ({"alpha": float("nan")}, "alpha"),
-        ({"shuffles": -1}, "the shuffles must be between 0 and 1000000, not -1"),
-        ({"shuffles": 10**6 + 1}, "the shuffles must be between 0 and 1000000, not 1000001"),
-        ({"shuffles": 18}, "with 18 shuffles no p-value is below 0.053: at --alpha 0.05"),
-        ({"shuffles": 50, "pairs": True}, "with 50 shuffles no p-value is below 0.059"),
-        ({"shuffles": 99, "alpha": 0.001}, "Use more --shuffles"),
+        ({"permutations": -1}, "the shuffles must be between 0 and 1000000, not -1"),
+        ({"permutations": 10**6 + 1}, "the shuffles must be between 0 and 1000000, not 1000001"),
+        ({"permutations": 18}, "with 18 shuffles no p-value is below 0.053: at --alpha 0.05"),
+        ({"permutations": 50, "pairs": True}, "with 50 shuffles no p-value is below 0.059"),
+        ({"permutations": 99, "alpha": 0.001}, "Use more --shuffles"),
         ({"seed": -1}, "seed"),
     ],
 )
@@ -474,7 +485,8 @@ def test_impossible_requests_are_refused(options, message):
 
 
 @pytest.mark.parametrize(
-    "options", [{"shuffles": 19}, {"shuffles": 59, "pairs": True}, {"shuffles": 999, "alpha": 0.001}]
+    "options",
+    [{"permutations": 19}, {"permutations": 59, "pairs": True}, {"permutations": 999, "alpha": 0.001}],
 )
 def test_just_enough_shuffles_can_reject(options):
     made = sketch(dependent(np.random.default_rng(0), 100, 3, 3.0), THREE, pairs=True)
@@ -484,16 +496,16 @@ def test_just_enough_shuffles_can_reject(options):
 def test_a_few_rows_say_nothing():
     rows = dependent(np.random.default_rng(0), 20, 2)
     with pytest.raises(InputError, match="holds 19 rows, too few: at least 20"):
-        nysketch.independence(sketch(rows[:19], m=5))
-    assert nysketch.independence(sketch(rows, m=5)).verdict.exact
+        nysketch.independence(sketch(rows[:19], landmarks=5))
+    assert nysketch.independence(sketch(rows, landmarks=5)).verdict.exact
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shuffles": -1}, "the shuffles must be between 0 and 1000000, not -1"),
-        ({"shuffles": 10**6 + 1}, "the shuffles must be between"),
-        ({"shuffle_rows": -1}, "the rows to shuffle cannot be -1"),
+        ({"permutations": -1}, "the shuffles must be between 0 and 1000000, not -1"),
+        ({"permutations": 10**6 + 1}, "the shuffles must be between"),
+        ({"permutation_rows": -1}, "the rows to shuffle cannot be -1"),
     ],
 )
 def test_impossible_sketches_are_refused(options, message):
@@ -514,7 +526,7 @@ def test_level_of_flags_that_are_rarely_set(rates):
     rejections = 0
     for seed in range(60):
         rows = (np.random.default_rng(seed).random((10_000, 2)) < rates).astype(float)
-        made = sketch(rows, m=4, shuffle_rows=2500, sample_rows=0, seed=seed)
+        made = sketch(rows, landmarks=4, permutation_rows=2500, sample_rows=0, seed=seed)
         found = nysketch.independence(made, permutations=99, seed=seed)
         assert found.verdict.exact and found.verdict.permuted_rows == 2500
         assert any("vary in too few rows" in note for note in found.notes)
@@ -526,7 +538,7 @@ def test_level_of_flags_that_are_often_set():
     rejections = 0
     for seed in range(60):
         rows = (np.random.default_rng(seed).random((10_000, 2)) < (0.2, 0.4)).astype(float)
-        made = sketch(rows, m=4, shuffle_rows=1000, sample_rows=0, seed=seed)
+        made = sketch(rows, landmarks=4, permutation_rows=1000, sample_rows=0, seed=seed)
         found = nysketch.independence(made, permutations=99, seed=seed)
         assert not found.verdict.exact
         rejections += found.rejected
@@ -536,7 +548,7 @@ def test_level_of_flags_that_are_often_set():
 def test_constants_are_independent_of_everything():
     x = np.random.default_rng(0).normal(size=(3000, 1))
     for rows in (np.hstack([x, np.ones_like(x)]), np.ones((3000, 2))):
-        made = sketch(rows, m=40, shuffle_rows=500, sample_rows=0)
+        made = sketch(rows, landmarks=40, permutation_rows=500, sample_rows=0)
         found = nysketch.independence(made, permutations=99)
         assert not found.rejected and found.normalised is None and found.hsic < 1e-4
 

@@ -88,9 +88,9 @@ ROWS = {
     "kind": st.sampled_from(["blobs", "heavy tails", "duplicates", "offset", "outliers"]),
     "n": st.integers(1, 300),
     "d": st.integers(1, 4),
-    "m": st.integers(1, 40),
+    "landmarks": st.integers(1, 40),
     "with_weights": st.booleans(),
-    "scaling": st.sampled_from(["none", "standard", "robust"]),
+    "scale": st.sampled_from(["none", "standard", "robust"]),
     "far_rows": st.sampled_from([0, 20, 500]),
     "seed": st.integers(0, 10**6),
 }
@@ -171,7 +171,7 @@ def test_nor_with_rows_so_far_out_that_their_squares_hide_all_others(seed):
 def test_one_cluster_is_certified_exactly():
     rows = blobs(n=500)[0]
     for offset in (0.0, 1e6):
-        model = learn_kmeans(sketch_of(rows + offset, m=20), 1)
+        model = learn_kmeans(sketch_of(rows + offset, landmarks=20), 1)
         true = true_cost(model, rows + offset)
         assert np.isclose(model.facts["certified_bound"], true, rtol=1e-6)
         assert np.isclose(
@@ -183,7 +183,7 @@ def test_one_cluster_is_certified_exactly():
 
 def test_refined_centroids_are_certified_anew():
     rows = blobs(n=2000, k=4, apart=3.0)[0]
-    made = sketch_of(rows, m=40)
+    made = sketch_of(rows, landmarks=40)
     model = learn_kmeans(made, 4, decoder="quadrature", trials=1)
     refined = recertify(refine(model, open_source(table(rows), like=model.columns), 3), made)
     require_certified(refined.facts, refined, rows, None)
@@ -218,13 +218,13 @@ def test_rows_are_at_least_as_likely_as_certified(k, covariance, **options):
 
 
 def test_full_covariances_are_not_certified():
-    model = learn_gmm(sketch_of(blobs(n=500)[0], m=20), 3, covariance="full")
+    model = learn_gmm(sketch_of(blobs(n=500)[0], landmarks=20), 3, covariance="full")
     assert model.facts["certified_log_likelihood"] is None
 
 
 def test_rows_beyond_all_cells_are_counted_and_leave_no_bound():
     rows = blobs(n=500)[0]
-    basis = sketch_of(rows, m=20).basis
+    basis = sketch_of(rows, landmarks=20).basis
     made = sketch_of(np.vstack([rows, [[1e30, 0.0]]]), basis=basis)
     model = learn_kmeans(made, 3)
     assert model.facts["rows_beyond_cells"] == 1
@@ -241,7 +241,7 @@ def test_the_order_of_rows_does_not_matter(covariance):
     """Not a single bit; but which rows are sampled depends on it, and the sample judges mixtures."""
     rows = blobs(n=1500, k=4, apart=3.0)[0]
     options = {"sample_rows": 0} if covariance else {}
-    first = sketch_of(rows, m=40, **options)
+    first = sketch_of(rows, landmarks=40, **options)
     last = sketch_of(rows[np.lexsort(rows.T)], basis=first.basis, **options)
     assert same(learn(first, 4, covariance), learn(last, 4, covariance))
 
@@ -250,7 +250,7 @@ def test_the_order_of_rows_does_not_matter(covariance):
 def test_merged_sketches_give_the_identical_model(covariance, tmp_path):
     """In any order, saved or not."""
     rows = blobs(n=1500, k=4)[0]
-    whole = sketch_of(rows, m=40)
+    whole = sketch_of(rows, landmarks=40)
     parts = [sketch_of(part, basis=whole.basis) for part in np.split(rows, 3)]
     for i, part in enumerate(parts):
         nysketch.save(part, tmp_path / f"{i}.nysk")
@@ -263,7 +263,7 @@ def test_merged_sketches_give_the_identical_model(covariance, tmp_path):
 
 @pytest.mark.parametrize("covariance", [None, "diag"])
 def test_the_same_seed_gives_the_identical_model(covariance):
-    made = sketch_of(blobs(n=1000, k=5, apart=3.0)[0], m=40)
+    made = sketch_of(blobs(n=1000, k=5, apart=3.0)[0], landmarks=40)
     models = [learn(made, 5, covariance, seed=seed) for seed in (3, 3, 4)]
     assert same(models[0], models[1]) and models[0].facts == models[1].facts
     assert models[2].facts["seed"] == 4
@@ -276,7 +276,7 @@ def test_columns_in_other_units_give_the_model_in_other_units(scaling, covarianc
     units = np.array([2.0**-10, 2.0**20]) if scaling != "none" else np.array([32.0, 32.0])
     rows = blobs(n=1500)[0]
     a, b = (
-        learn(sketch_of(r, m=40, scaling=scaling), 3, covariance, decoder="cells")
+        learn(sketch_of(r, landmarks=40, scale=scaling), 3, covariance, decoder="cells")
         for r in (rows, rows * units)
     )
     assert np.allclose(means_of(b), means_of(a) * units, rtol=1e-6, atol=1e-6 * units.max())
@@ -295,7 +295,7 @@ def test_columns_in_other_units_give_the_model_in_other_units(scaling, covarianc
 def test_columns_with_very_different_units_count_alike(scaling):
     units = np.array([1e-6, 1e7])
     rows, centres = blobs(n=2000)
-    made = sketch_of(rows * units + [0, 1e9], m=60, scaling=scaling)
+    made = sketch_of(rows * units + [0, 1e9], landmarks=60, scale=scaling)
     for covariance in (None, "diag"):
         model = learn(made, 3, covariance)
         assert paired((means_of(model) - [0, 1e9]) / units, centres) < 0.3
@@ -303,7 +303,7 @@ def test_columns_with_very_different_units_count_alike(scaling):
 
 def test_likelihoods_are_in_the_units_of_the_data():
     rows = blobs(n=3000)[0] * [1e-3, 50.0] + 7
-    made = sketch_of(rows, m=60)
+    made = sketch_of(rows, landmarks=60)
     for covariance in COVARIANCES:
         model = learn_gmm(made, 3, covariance=covariance)
         true = true_likelihood(model, rows)
@@ -317,7 +317,7 @@ def test_likelihoods_are_in_the_units_of_the_data():
 
 def test_shares_are_those_of_the_clusters_largest_first():
     rows = blobs(n=4000, shares=[0.2, 0.7, 0.1])[0]
-    made = sketch_of(rows, m=60)
+    made = sketch_of(rows, landmarks=60)
     for covariance in (None, "diag", "full"):
         model = learn(made, 3, covariance)
         shares = model.shares if covariance is None else model.weights
@@ -330,7 +330,7 @@ def test_weights_are_those_of_the_rows():
     rows, centres = blobs(n=3000)
     labels = ((rows[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     weights = np.array([1.0, 5.0, 0.0])[labels]
-    made = sketch_of(rows, weights, m=60)
+    made = sketch_of(rows, weights, landmarks=60)
     model = learn_kmeans(made, 2)
     expected = [np.average(rows[labels == j], axis=0) for j in (1, 0)]
     assert np.allclose(model.centroids, expected, atol=0.1)
@@ -345,7 +345,7 @@ def test_weights_are_those_of_the_rows():
 def test_integer_weights_count_like_copies():
     rows = blobs(n=800)[0]
     times = np.random.default_rng(0).integers(1, 4, 800)
-    weighted = sketch_of(rows, times.astype(float), m=40)
+    weighted = sketch_of(rows, times.astype(float), landmarks=40)
     copied = sketch_of(np.repeat(rows, times, axis=0), basis=weighted.basis)
     a, b = (learn_kmeans(made, 3, decoder="cells") for made in (weighted, copied))
     assert np.allclose(a.centroids, b.centroids, atol=0.02)
@@ -354,7 +354,7 @@ def test_integer_weights_count_like_copies():
 
 @pytest.mark.parametrize("covariance", [None, "diag"])
 def test_auto_lists_all_candidates_and_keeps_the_best(covariance):
-    made = sketch_of(blobs(n=2000, k=4, apart=3.0)[0], m=100)
+    made = sketch_of(blobs(n=2000, k=4, apart=3.0)[0], landmarks=100)
     model = learn(made, 4, covariance)
     candidates = model.facts["candidates"]
     assert [entry["decoder"] for entry in candidates] == ["cells", "quadrature"]
@@ -367,14 +367,14 @@ def test_auto_lists_all_candidates_and_keeps_the_best(covariance):
 
 
 def test_with_more_numbers_than_landmarks_auto_trusts_the_cells_alone():
-    made = sketch_of(blobs(n=1000, k=4)[0], m=10)
+    made = sketch_of(blobs(n=1000, k=4)[0], landmarks=10)
     model = learn_gmm(made, 4)
     assert [entry["decoder"] for entry in model.facts["candidates"]] == ["cells"]
 
 
 def test_the_objective_of_a_model_does_not_depend_on_models_learned_before_it():
     """It is reported where a decoder matched moments for this number of clusters, not for another."""
-    made = sketch_of(blobs(n=1000, k=4)[0], m=20)
+    made = sketch_of(blobs(n=1000, k=4)[0], landmarks=20)
     # Two components have few enough parameters for 20 landmarks, six do not.
     few, many = (Learner(made, covariance="diag", trials=2).model(k) for k in (2, 6))
     assert [entry["decoder"] for entry in few.facts["candidates"]] == ["cells", "quadrature"]
@@ -388,7 +388,7 @@ def test_the_objective_of_a_model_does_not_depend_on_models_learned_before_it():
 
 
 def test_the_objective_takes_a_decoder_of_kernel_sums():
-    made = sketch_of(blobs(n=1000)[0], m=40)
+    made = sketch_of(blobs(n=1000)[0], landmarks=40)
     for decoder in DECODERS:
         model = learn_kmeans(made, 3, decoder=decoder, trials=1)
         assert (model.facts["objective"] is None) == (decoder == "cells")
@@ -397,7 +397,7 @@ def test_the_objective_takes_a_decoder_of_kernel_sums():
 def test_the_estimate_is_near_the_truth():
     rows = blobs(n=4000, k=3, apart=3.0)[0]
     for options in ({}, {"cells": False}):
-        model = learn_kmeans(sketch_of(rows, m=80, **options), 3, trials=4)
+        model = learn_kmeans(sketch_of(rows, landmarks=80, **options), 3, trials=4)
         assert model.facts["judged_by"] == ("sample" if options else "cells")
         # A sample of 2000 rows knows a mean squared distance to about 2 %.
         assert np.isclose(model.facts["mean_squared_distance"], true_cost(model, rows), rtol=0.08)
@@ -414,7 +414,11 @@ def test_sketches_without_cells_or_sample_or_both(features, sample_rows, cells, 
     if features == "fourier" and cells:
         return  # they have none
     rows, centres = blobs(n=3000)
-    options = {"features": "fourier", "m": 200, "bandwidth": 0.5} if features == "fourier" else {"m": 80}
+    options = (
+        {"features": "fourier", "landmarks": 200, "bandwidth": 0.5}
+        if features == "fourier"
+        else {"landmarks": 80}
+    )
     made = sketch_of(rows, sample_rows=sample_rows, cells=cells, **options)
     model = learn(made, 3, covariance)
     assert paired(means_of(model), centres) < 0.5
@@ -433,7 +437,7 @@ def test_sketches_without_cells_or_sample_or_both(features, sample_rows, cells, 
 def test_after_a_subtraction_the_model_is_that_of_the_rest(covariance):
     rows, centres = blobs(n=3000)
     other = blobs(n=500, k=1, seed=5)[0] + 40
-    basis = sketch_of(np.vstack([rows, other]), m=80).basis
+    basis = sketch_of(np.vstack([rows, other]), landmarks=80).basis
     part = sketch_of(other, basis=basis)
     left = (sketch_of(rows, basis=basis) + part) - part
     model = learn(left, 3, covariance)
@@ -455,13 +459,13 @@ def degenerate():
     yield "duplicates far from 0", np.tile([[1e6 + 0.1, 0.7]], (200, 1)), {}
     yield "two different rows", np.tile([[0.1, 0.7], [3.0, 0.9]], (100, 1)), {}
     yield "a constant column", constant, {}
-    yield "an unscaled constant column", constant, {"scaling": "none"}
-    yield "a large constant column", constant * [1, 1e7], {"scaling": "none"}
+    yield "an unscaled constant column", constant, {"scale": "none"}
+    yield "a large constant column", constant * [1, 1e7], {"scale": "none"}
     yield "one column", rows[:, :1], {}
     yield "one constant column", np.full((100, 1), 0.3), {}
     yield "one row", rows[:1], {}
     yield "three rows", rows[:3], {}
-    yield "one landmark", rows, {"m": 1}
+    yield "one landmark", rows, {"landmarks": 1}
     yield "collinear columns", np.column_stack([rows[:, 0], 2 * rows[:, 0]]), {}
     yield "tiny numbers", 1e-100 * rows, {}
     yield "large numbers", 1e100 * rows, {}
@@ -469,10 +473,10 @@ def degenerate():
     yield "no cells", rows, {"cells": False}
     yield "no cells of duplicates", np.tile([[0.1, 0.7]], (200, 1)), {"cells": False}
     yield "nothing but sums", rows, {"cells": False, "sample_rows": 0}
-    yield "fourier", rows, {"features": "fourier", "m": 40}
-    yield "fourier of duplicates", np.tile([[0.1, 0.7]], (200, 1)), {"features": "fourier", "m": 40}
-    yield "fourier of a constant column", constant, {"features": "fourier", "m": 40}
-    yield "unscaled fourier", constant, {"features": "fourier", "m": 40, "scaling": "none"}
+    yield "fourier", rows, {"features": "fourier", "landmarks": 40}
+    yield "fourier of duplicates", np.tile([[0.1, 0.7]], (200, 1)), {"features": "fourier", "landmarks": 40}
+    yield "fourier of a constant column", constant, {"features": "fourier", "landmarks": 40}
+    yield "unscaled fourier", constant, {"features": "fourier", "landmarks": 40, "scale": "none"}
 
 
 DEGENERATE = {name: (rows, options) for name, rows, options in degenerate()}
@@ -487,7 +491,7 @@ REQUESTS += [(1, "cells", None), (1, "cells", "full"), (1, "auto", "diag"), (40,
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_little_to_learn_from_gives_a_model_or_a_clear_refusal(name, few_draws):
     rows, options = DEGENERATE[name]
-    made = sketch_of(rows, **({"m": 30} | options))
+    made = sketch_of(rows, **({"landmarks": 30} | options))
     width = np.ptp(rows, axis=0)
     # A constant column has its own units; without landmarks nobody knows better.
     unknown = 1.0 if made.basis.features == "fourier" else 0.05
@@ -515,7 +519,7 @@ def test_little_to_learn_from_gives_a_model_or_a_clear_refusal(name, few_draws):
 def test_a_constant_column_is_no_trouble(decoder, unit, few_draws):
     """Whatever the units of the others."""
     rows, centres = blobs(n=2000)
-    made = sketch_of(np.column_stack([rows * unit, np.full(2000, 0.1)]), m=60, scaling="none")
+    made = sketch_of(np.column_stack([rows * unit, np.full(2000, 0.1)]), landmarks=60, scale="none")
     for covariance in (None, "diag"):
         means = means_of(learn(made, 3, covariance, decoder=decoder, trials=2))
         assert paired(means[:, :2] / unit, centres) < 0.5
@@ -526,7 +530,7 @@ def test_a_constant_column_is_no_trouble(decoder, unit, few_draws):
 
 @pytest.mark.parametrize("covariance", [None, *COVARIANCES])
 def test_more_clusters_than_different_rows_are_refused(covariance):
-    made = sketch_of(np.tile(blobs(n=5)[0], (40, 1)), m=5)
+    made = sketch_of(np.tile(blobs(n=5)[0], (40, 1)), landmarks=5)
     assert learn(made, 5, covariance).k == 5
     with pytest.raises(UsageError, match="k = 6 is more than the 5 different"):
         learn(made, 6, covariance)
@@ -534,17 +538,17 @@ def test_more_clusters_than_different_rows_are_refused(covariance):
 
 def test_more_clusters_than_landmarks_are_possible_with_far_rows_only():
     rows = blobs(n=500)[0]
-    assert learn_kmeans(sketch_of(rows, m=10, far_rows=30), 30, decoder="cells").k == 30
+    assert learn_kmeans(sketch_of(rows, landmarks=10, far_rows=30), 30, decoder="cells").k == 30
     with pytest.raises(UsageError, match="sketch with more landmarks"):
-        learn_kmeans(sketch_of(rows, m=10, far_rows=0), 30)
+        learn_kmeans(sketch_of(rows, landmarks=10, far_rows=0), 30)
 
 
 @pytest.mark.parametrize("covariance", [None, "diag"])
 def test_without_rows_there_is_nothing_to_learn(covariance):
     rows = blobs(n=300)[0]
-    made = sketch_of(rows, m=20)
-    weightless = sketch_of(rows, np.zeros(300), m=20)
-    fourier = sketch_of(rows, features="fourier", m=20)
+    made = sketch_of(rows, landmarks=20)
+    weightless = sketch_of(rows, np.zeros(300), landmarks=20)
+    fourier = sketch_of(rows, features="fourier", landmarks=20)
     for nothing in (made - made, weightless, fourier - fourier):
         with pytest.raises(InputError, match="no rows with positive weight"):
             learn(nothing, 2, covariance)
@@ -553,7 +557,7 @@ def test_without_rows_there_is_nothing_to_learn(covariance):
 
 
 def test_what_makes_no_sense_is_refused():
-    made = sketch_of(blobs(n=300)[0], m=20)
+    made = sketch_of(blobs(n=300)[0], landmarks=20)
     for options, message in (
         ({"decoder": "magic"}, "decoder must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
         ({"covariance": "tied"}, "covariance must be one of spherical, diag, full, not 'tied'"),
@@ -572,7 +576,7 @@ def test_what_makes_no_sense_is_refused():
         with pytest.raises(UsageError, match="of text"):
             learner(words, 2)
     for kernel in ("laplacian-l2", "polynomial"):
-        other = sketch_of(blobs(n=300)[0], m=20, kernel=kernel, cells=False)
+        other = sketch_of(blobs(n=300)[0], landmarks=20, kernel=kernel, cells=False)
         assert learn_kmeans(other, 3).k == 3
         with pytest.raises(UsageError, match="it has no cells, and its kernel"):
             learn_gmm(other, 3)
@@ -591,7 +595,7 @@ def mixtures():
         widths = random.uniform(0.6, 1.2, (5, 5))
         labels = random.choice(5, 20_000, p=random.dirichlet(np.full(5, 5.0)))
         rows = centres[labels] + widths[labels] * random.standard_normal((20_000, 5))
-        made.append((rows, sketch_of(rows, m=200, seed=seed)))
+        made.append((rows, sketch_of(rows, landmarks=200, seed=seed)))
     return made
 
 
@@ -626,7 +630,9 @@ def spoilt(mixtures, number, *, known):
     rows, made = mixtures[number]
     rows = rows.copy()
     rows[:3] *= 1000
-    return rows, sketch_of(rows, m=200, scaling="robust") if known else sketch_of(rows, basis=made.basis)
+    return rows, sketch_of(rows, landmarks=200, scale="robust") if known else sketch_of(
+        rows, basis=made.basis
+    )
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -682,7 +688,7 @@ def test_a_sketch_alone_without_cells_is_as_good_as_the_landmarks(mixtures):
 @pytest.mark.parametrize(("covariance", "k"), [(None, 2), (None, 4), ("diag", 3), ("diag", 4)])
 def test_a_sweep_finds_the_number_of_clusters(covariance, k):
     rows, centres = blobs(n=3000, k=k)
-    made = sketch_of(rows, m=80)
+    made = sketch_of(rows, landmarks=80)
     result = sweep(made, range(1, 7), covariance=covariance, trials=5)
     assert result.best.k == k and paired(means_of(result.best), centres) < 0.3
     assert result.criterion == ("calinski_harabasz" if covariance is None else "bic")
@@ -700,7 +706,7 @@ def test_the_index_is_that_of_scikit_learn():
     from sklearn.metrics import calinski_harabasz_score
 
     rows = blobs(n=4000, k=4, apart=4.0)[0]
-    made = sketch_of(rows, m=150)
+    made = sketch_of(rows, landmarks=150)
     result = sweep(made, [2, 4, 6])
     for model, value in zip(result.models, result.values, strict=True):
         expected = calinski_harabasz_score(made.basis.transform(rows), model.labels(rows))
@@ -708,34 +714,34 @@ def test_the_index_is_that_of_scikit_learn():
 
 
 def test_a_model_of_a_sweep_is_that_of_its_k_alone():
-    made = sketch_of(blobs(n=1000)[0], m=40)
+    made = sketch_of(blobs(n=1000)[0], landmarks=40)
     result = sweep(made, [2, 3])
     alone = learn_kmeans(made, 3)
     assert same(result.models[1], alone) and result.models[1].facts == alone.facts
 
 
 def test_a_sweep_over_duplicates_ends_with_as_many_clusters():
-    made = sketch_of(np.tile(blobs(n=3)[0], (50, 1)), m=3)
+    made = sketch_of(np.tile(blobs(n=3)[0], (50, 1)), landmarks=3)
     result = sweep(made, [1, 2, 3])
     assert result.best.k == 3
     assert all(value is None or np.isfinite(value) for value in result.values)
 
 
 def test_a_sweep_of_one_has_no_value():
-    made = sketch_of(blobs(n=300)[0], m=20)
+    made = sketch_of(blobs(n=300)[0], landmarks=20)
     result = sweep(made, [3])
     assert result.values == [None] and result.best is result.models[0]
 
 
 def test_progress_is_reported():
     seen = []
-    made = sketch_of(blobs(n=300)[0], m=20)
+    made = sketch_of(blobs(n=300)[0], landmarks=20)
     learn_kmeans(made, 3, decoder="cells", trials=4, progress=lambda what, count: seen.append((what, count)))
     assert seen == [("k = 3, cells", count) for count in (1, 2, 3, 4)]
 
 
 def test_the_facts_are_those_of_the_sketch():
-    made = sketch_of(blobs(n=300)[0], m=20)
+    made = sketch_of(blobs(n=300)[0], landmarks=20)
     model = learn_kmeans(made, 3, seed=7)
     assert model.facts["rows"] == 300 and model.facts["total_weight"] == 300.0
     assert model.facts["basis_digest"] == made.basis.digest and model.facts["seed"] == 7

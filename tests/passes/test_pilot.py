@@ -140,7 +140,13 @@ def test_a_stream_has_no_pilot():
 
 
 @pytest.mark.parametrize(
-    "options", [{"m": 0}, {"m": 10, "pilot_rows": 5}, {"m": 1, "pilot_rows": 0}, {"m": 2, "threads": 0}]
+    "options",
+    [
+        {"landmarks": 0},
+        {"landmarks": 10, "pilot_rows": 5},
+        {"landmarks": 1, "pilot_rows": 0},
+        {"landmarks": 2, "threads": 0},
+    ],
 )
 def test_impossible_wishes_are_usage_errors(rows, options):
     with pytest.raises(UsageError):

@@ -284,12 +284,12 @@ def tree(sketches):
 @pytest.mark.parametrize(
     "options",
     [
-        {"m": 20, "columns": COLUMNS},
-        {"m": 20, "columns": COLUMNS, "weights": "w", "runs": 5, "far_rows": 7},
-        {"m": 20, "groups": GROUPS, "pairs": True, "shuffle_rows": 100},
-        {"m": 20, "columns": COLUMNS, "second_moments": True, "precision": "float64"},
-        {"m": 10, "kernel": "polynomial", "seed": 3},
-        {"m": 10, "features": "fourier"},
+        {"landmarks": 20, "columns": COLUMNS},
+        {"landmarks": 20, "columns": COLUMNS, "weights": "w", "spans": 5, "far_rows": 7},
+        {"landmarks": 20, "groups": GROUPS, "pairs": True, "permutation_rows": 100},
+        {"landmarks": 20, "columns": COLUMNS, "second_moments": True, "precision": "float64"},
+        {"landmarks": 10, "kernel": "polynomial", "seed": 3},
+        {"landmarks": 10, "features": "fourier"},
         {"basis": None, "weights": "w"},
     ],
     ids=lambda options: "-".join(options),

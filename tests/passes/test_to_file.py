@@ -142,7 +142,7 @@ def test_seeds_out_of_range_are_refused(files, seed):
 def test_the_file_is_the_sketch_that_the_library_makes(files, tmp_path, given):
     basis = nysketch.Basis.fit(files[1], landmarks=10) if given else None
     run(files[0], tmp_path / "s.nysk", basis=basis)
-    made = nysketch.sketch(files[0], blocks=4, **({"basis": basis} if given else {"m": 10}))
+    made = nysketch.sketch(files[0], blocks=4, **({"basis": basis} if given else {"landmarks": 10}))
     assert (made.settings["basis"] is None) is given
     assert (tmp_path / "s.nysk").read_bytes() == nysketch.to_bytes(made)
 

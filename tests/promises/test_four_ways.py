@@ -26,7 +26,7 @@ def test_four_ways_to_the_same_file(run_cli, files, tmp_path, basis):
 
     # The parts in this process: sixteen times a start of Python is all that a process each would add.
     how = {"weights": "w", "seed": 5, "threads": 1}
-    how |= {"basis": tmp_path / "basis.nysk"} if basis == "given" else {"m": 30}
+    how |= {"basis": tmp_path / "basis.nysk"} if basis == "given" else {"landmarks": 30}
     (tmp_path / "parts").mkdir()
     for i in range(1, 17):
         part = nysketch.sketch(os.fspath(files), part=f"{i}/16", **how)

@@ -454,7 +454,7 @@ def february(shift=0.0, seed=12, **options):
     centres = 3 * random.standard_normal((4, 3))
     random = np.random.default_rng(seed)
     data = centres[random.integers(4, size=5000)] + random.standard_normal((5000, 3)) + shift
-    blocks = {"blocks": 4} | ({} if "basis" in options else {"m": 30})
+    blocks = {"blocks": 4} | ({} if "basis" in options else {"landmarks": 30})
     return nysketch.sketch(data, **(blocks | options))
 
 

@@ -92,7 +92,7 @@ def test_different_landmarks_give_nearly_the_same_distance():
 
 def test_different_landmarks_alone_are_no_difference():
     """Few landmarks express the mean embedding badly, and differently: the test must allow for it."""
-    options = {"scaling": "none", "kernel": "gaussian", "bandwidth": 5.0}
+    options = {"scale": "none", "kernel": "gaussian", "bandwidth": 5.0}
     rejected = 0
     for seed in range(10):
         bases = [Basis.fit(rows(300, 50 + 2 * seed + i), landmarks=8, **options) for i in range(2)]
@@ -105,7 +105,7 @@ def test_different_landmarks_alone_are_no_difference():
 
 def test_a_shifted_centre_matters_to_kernels_of_products_only():
     x, y = rows(600, 1), rows(600, 2)
-    options = {"m": 30, "kernel": "gaussian", "bandwidth": 1.0, "scaling": "standard"}
+    options = {"landmarks": 30, "kernel": "gaussian", "bandwidth": 1.0, "scale": "standard"}
     first = Basis.fit(PILOT, **options)
     from dataclasses import replace
 
@@ -122,14 +122,14 @@ def test_a_shifted_centre_matters_to_kernels_of_products_only():
         ({"kernel": "laplacian-l2"}, "kernel gaussian, bandwidth"),
         ({"bandwidth": 3.0}, "kernel gaussian, bandwidth"),
         ({"features": "fourier"}, "features nystrom and fourier"),
-        ({"scaling": "none", "bandwidth": 1.5}, "scaling standard and none"),
+        ({"scale": "none", "bandwidth": 1.5}, "scaling standard and none"),
         ({"columns": ["x0", "x1"]}, "columns x0, x1, x2 and x0, x1"),
     ],
 )
 def test_sketches_with_other_kernels_or_columns_are_refused_by_both_values(options, words):
     table = pa.table({f"x{i}": column for i, column in enumerate(PILOT.T)})
     basis = Basis.fit(table, landmarks=20, bandwidth=1.5)
-    other = Basis.fit(table, **{"m": 20, "bandwidth": 1.5, **options})
+    other = Basis.fit(table, **{"landmarks": 20, "bandwidth": 1.5, **options})
     with pytest.raises(IncompatibleError, match=words):
         compare(sketch(table, basis), sketch(table, other))
 
@@ -282,7 +282,7 @@ def test_sorted_rows_are_noticed_and_random_blocks_still_see_a_difference():
 
 
 def test_without_runs_dependence_is_unknown_and_consecutive_blocks_are_refused():
-    pair = [sketch(series(2000, seed, 0.5), runs=0) for seed in (1, 2)]
+    pair = [sketch(series(2000, seed, 0.5), spans=0) for seed in (1, 2)]
     assert compare(*pair).dependences == (None, None)
     with pytest.raises(UsageError, match="Sketch it with --runs 64"):
         compare(*pair, blocks="consecutive")
@@ -558,7 +558,7 @@ def test_errors_of_what_moved_allow_for_the_order_of_rows():
     for one, other in zip(found.explanation.shifts, careless.explanation.shifts, strict=True):
         assert one.standard_error > 3 * other.standard_error
     assert abs(found.explanation.more_in_second[0].z) < abs(careless.explanation.more_in_second[0].z) / 2
-    single = compare(sketch(noise, blocks=1, runs=0), sketch(rows(400, 1)), explain=True)
+    single = compare(sketch(noise, blocks=1, spans=0), sketch(rows(400, 1)), explain=True)
     assert single.explanation.more_in_second[0].z is None
 
 

@@ -39,9 +39,9 @@ def evidence(k=3, d=2, features="nystrom", scaling="standard"):
     """What a sketch of `blobs(k=k, d=d)` says: at landmarks, or twice as many narrow Fourier features."""
     rows, _ = blobs(k=k, d=d)
     if features == "nystrom":
-        return Evidence(sketch(rows, m=80, scaling=scaling))
+        return Evidence(sketch(rows, landmarks=80, scale=scaling))
     width = 0.4 if scaling == "standard" else 3.0
-    return Evidence(sketch(rows, m=160, features="fourier", bandwidth=width, scaling=scaling))
+    return Evidence(sketch(rows, landmarks=160, features="fourier", bandwidth=width, scale=scaling))
 
 
 def evidence_for(covariance, k, d, features="nystrom"):

@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_mixture(decoder, covariance, features):
 def test_one_component_is_the_mean_of_all_rows(decoder, covariance, features):
     """Of a single blob, which one Gaussian fits."""
     rows = blobs(n=2000, k=1)[0] * [1, 5] + 100
-    options = {"features": "fourier", "m": 60} if features == "fourier" else {"m": 40}
+    options = {"features": "fourier", "landmarks": 60} if features == "fourier" else {"landmarks": 40}
     found = Evidence(sketch(rows, **options))
     mixture = decode(found, decoder, 1, covariance)
     require_sense(mixture, found, 1, covariance)

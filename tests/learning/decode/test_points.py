@@ -119,7 +119,7 @@ def test_rows_without_weight_are_no_points():
     weights = np.ones(400)
     weights[100:] = 0
     for far_rows in (0, 50, 400):
-        made = weighted_sketch(rows, weights, m=30, far_rows=far_rows)
+        made = weighted_sketch(rows, weights, landmarks=30, far_rows=far_rows)
         points = points_of(made)
         assert (points.weights > 0).all() and np.isclose(points.weights.sum(), 100)
         expected = made.basis.transform(rows[:100]).mean(axis=0)
@@ -252,7 +252,7 @@ def test_the_cost_of_points_is_at_least_that_of_the_rows(k, m, far_rows, with_we
     random = np.random.default_rng(seed)
     rows = blobs(n=200, k=4, seed=seed)[0]
     weights = random.uniform(0, 2, 200) if with_weights else None
-    made = weighted_sketch(rows, weights, m=m, far_rows=far_rows)
+    made = weighted_sketch(rows, weights, landmarks=m, far_rows=far_rows)
     points, scaled = points_of(made), made.basis.transform(rows)
     centroids = scaled[random.integers(200, size=k)] + 0.1 * random.standard_normal((k, 2))
     true = naive.mean_squared_distance(scaled, centroids, weights)
@@ -263,7 +263,7 @@ def test_the_cost_of_points_is_at_least_that_of_the_rows(k, m, far_rows, with_we
 
 def test_weights_that_are_all_zero_are_refused():
     rows = blobs(n=100)[0]
-    made = weighted_sketch(rows, np.zeros(100), m=10)
+    made = weighted_sketch(rows, np.zeros(100), landmarks=10)
     assert len(points_of(made)) == 0
     with pytest.raises(NysketchError, match="no rows with positive weight"):
         made.mean_kernel()

@@ -23,7 +23,7 @@ def main():
     for name, rows in (("monday.parquet", 700), ("tuesday.parquet", 300)):
         columns = {"x": random.normal(size=rows), "y": random.normal(3, 2, rows), "w": random.random(rows)}
         pq.write_table(pa.table(columns), name, row_group_size=250)
-    basis = nysketch.Basis.fit("monday.parquet", columns=["x", "y"], landmarks=8)
+    basis = nysketch.Basis.fit("monday.parquet", columns=["x", "y"], m=8)
     files = ["monday.parquet", "tuesday.parquet"]
     things = {
         "basis.nysk": basis,

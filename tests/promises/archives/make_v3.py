@@ -49,7 +49,7 @@ def main():
         pq.write_table(pa.table(columns), name, row_group_size=250)
     expected = {}
     for name, options in BASES.items():
-        basis = nysketch.Basis.fit("monday.parquet", landmarks=6, **options)
+        basis = nysketch.Basis.fit("monday.parquet", m=6, **options)
         weights = None if name == "plain" else "w"
         sketch = nysketch.sketch(FILES, basis=basis, blocks=2, sample_rows=5, far_rows=7, weights=weights)
         for suffix, thing in (("basis", basis), ("sketch", sketch)):

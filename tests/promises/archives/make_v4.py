@@ -47,7 +47,7 @@ def main():
         pq.write_table(pa.table(columns), name, row_group_size=250)
     expected = {}
     for name, options in BASES.items():
-        basis = nysketch.Basis.fit("monday.parquet", landmarks=6, **options)
+        basis = nysketch.Basis.fit("monday.parquet", m=6, **options)
         weights = None if name == "plain" else "w"
         # Of the last one, whole files are a run; the others have runs within each.
         sketch = nysketch.sketch(
@@ -57,7 +57,7 @@ def main():
             sample_rows=5,
             far_rows=7,
             weights=weights,
-            spans=1 if name == "text" else 6,
+            runs=1 if name == "text" else 6,
         )
         for suffix, thing in (("basis", basis), ("sketch", sketch)):
             nysketch.save(thing, f"{name}.{suffix}.nysk")

@@ -46,16 +46,16 @@ def main():
         pq.write_table(pa.table(columns), name, row_group_size=250)
     expected = {}
     for name, options in BASES.items():
-        basis = nysketch.Basis.fit("monday.parquet", landmarks=6, **options)
+        basis = nysketch.Basis.fit("monday.parquet", m=6, **options)
         sketch = nysketch.sketch(
             FILES,
             basis=basis,
             blocks=2,
             sample_rows=4,
             far_rows=3,
-            spans=4,
-            permutations=99,
-            permutation_rows=5,
+            runs=4,
+            shuffles=99,
+            shuffle_rows=5,
             **PASSES[name],
         )
         for suffix, thing in (("basis", basis), ("sketch", sketch)):

@@ -25,7 +25,7 @@ def main():
     for name, rows in zip(FILES, (700, 300), strict=True):
         columns = {"x": random.normal(size=rows), "y": random.normal(3, 2, rows), "w": random.random(rows)}
         pq.write_table(pa.table(columns), name, row_group_size=60)
-    basis = nysketch.Basis.fit(FILES, landmarks=6, columns=["x", "y"])
+    basis = nysketch.Basis.fit(FILES, m=6, columns=["x", "y"])
     options = {"basis": basis, "blocks": 2, "sample_rows": 4, "far_rows": 3, "runs": 4, "weights": "w"}
     parts = [nysketch.sketch(FILES, part=f"{i}/5", **options) for i in range(1, 6)]
     monday = [nysketch.sketch(FILES[:1], part=f"{i}/2", **options) for i in (1, 2)]
