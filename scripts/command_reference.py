@@ -1,4 +1,4 @@
-"""Write docs/commands.md from the commands' own --help: `python scripts/command_reference.py`."""
+"""Write docs/reference/commands.md from the commands' own --help: `python scripts/command_reference.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from nysketch.cli import COMMANDS, group
 
 HELP = {"help_option_names": ["-h", "--help"]}
-TARGET = Path(__file__).parent.parent / "docs" / "commands.md"
+TARGET = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
 
 
 def reference() -> str:

@@ -30,7 +30,12 @@ def write(path: Path, seed: int, delay: float) -> None:
         for kind, country in zip(kinds, countries, strict=True):
             price, items, days, age = (random.normal(*moments) for moments in KINDS[kind][1:])
             days += delay * (kind == 2)
-            numbers = (f"{np.exp(price):.2f}", f"{max(1, round(items))}", f"{max(0.1, days):.1f}", f"{age:.0f}")
+            numbers = (
+                f"{np.exp(price):.2f}",
+                f"{max(1, round(items))}",
+                f"{max(0.1, days):.1f}",
+                f"{age:.0f}",
+            )
             file.write(",".join([*numbers, country]) + "\n")
     print(f"{path}: {ROWS:,} orders")
 

@@ -36,7 +36,9 @@ def steps(block: str) -> list[tuple[str, list[str]]]:
 
 def shell(command: str, folder: Path) -> list[str]:
     """Run a command in a folder, with `nysketch` and `python` those of this checkout; return what it prints."""
-    names = f'nysketch() {{ "{sys.executable}" -m nysketch "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
+    names = (
+        f'nysketch() {{ "{sys.executable}" -m nysketch "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
+    )
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NYSKETCH_")}
     done = subprocess.run(

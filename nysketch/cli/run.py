@@ -59,7 +59,7 @@ def command(
     Only new and changed inputs are read; a run that was killed is continued by the next one. Settings
     come from flags, NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. Exits with
     code 7 if a comparison with `alarm = true` found a difference, and with 6 if inputs were skipped. The page
-    docs/operating.md has all settings, and what each exit code asks you to do.
+    docs/guides/jobs.md has an example, and what each exit code asks you to do.
     """
     from nysketch.jobs.config import as_toml, load_job
     from nysketch.jobs.run import run_job
