@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 ROWS = 20_000
-KINDS = [  # share, then mean and deviation: price (of its logarithm), items, days to deliver, age of the customer
+KINDS = [  # share; then mean and deviation of log price, items, days to deliver, age of the customer
     (0.5, (3.0, 0.3), (6.0, 1.5), (1.5, 0.4), (35.0, 8.0)),  # groceries
     (0.3, (3.8, 0.3), (1.5, 0.5), (3.0, 0.7), (48.0, 9.0)),  # gifts
     (0.2, (6.0, 0.4), (2.0, 0.8), (9.0, 1.5), (41.0, 7.0)),  # furniture

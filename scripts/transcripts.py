@@ -35,7 +35,7 @@ def steps(block: str) -> list[tuple[str, list[str]]]:
 
 
 def shell(command: str, folder: Path) -> list[str]:
-    """Run a command in a folder, with `nysketch` and `python` those of this checkout; return what it prints."""
+    """Run a command in a folder, with `nysketch` and `python` of this checkout; return what it prints."""
     names = (
         f'nysketch() {{ "{sys.executable}" -m nysketch "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
     )

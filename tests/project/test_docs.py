@@ -46,7 +46,7 @@ def write_months(folder):
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A folder with the orders of the tutorial, their sketches and a model, as `<!-- run -->` blocks expect."""
+    """A folder with the orders of the tutorial and sketches of them, as `<!-- run -->` blocks expect."""
     folder = tmp_path_factory.mktemp("shop")
     for command in SHOP:
         transcripts.shell(command, folder)
