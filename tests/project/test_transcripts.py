@@ -15,12 +15,6 @@ TIME = re.compile(r"in [\d.]+ s$")
 ROUNDING = 1e-12
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """What each command of the tutorial prints today."""
-    return transcripts.run(tmp_path_factory.mktemp("tutorial"))
-
-
 def assert_alike(written, found):
     """Lines are the same, numbers within 1 %."""
     written, found = (TIME.sub("in … s", re.sub(r" +", " ", line)) for line in (written, found))
@@ -41,12 +35,11 @@ def compare(page, printed):
             assert_alike(one, other)
 
 
-def test_the_tutorial_prints_what_commands_print(printed):
-    compare(transcripts.TUTORIAL, printed)
-
-
-def test_the_readme_prints_what_commands_print(printed):
-    compare(transcripts.README, printed)
+@pytest.mark.slow
+def test_tutorial_and_readme_print_what_commands_print(tmp_path):
+    printed = transcripts.run(tmp_path)
+    for page in (transcripts.TUTORIAL, transcripts.README):
+        compare(page, printed)
 
 
 def test_differences_are_noticed():
