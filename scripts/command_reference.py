@@ -1,4 +1,4 @@
-"""Write docs/reference/commands.md from the commands' own --help: `python scripts/command_reference.py`."""
+"""Write the reference of commands from their own --help: `python scripts/command_reference.py`."""
 
 from __future__ import annotations
 

@@ -54,12 +54,12 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Bring the store of the job JOB.toml up to date: sketches, windows, comparisons, models, report.
+    """Update the store of the job JOB.toml: sketches, windows, comparisons, models, report.
 
-    Only new and changed inputs are read; a run that was killed is continued by the next one. Settings
-    come from flags, NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. Exits with
-    code 7 if a comparison with `alarm = true` found a difference, and with 6 if inputs were skipped. The page
-    docs/guides/jobs.md has an example, and what each exit code asks you to do.
+    Only new and changed inputs are read. After a crash, the next run continues. Settings come from flags,
+    NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. The exit code is 7 if a
+    comparison with `alarm = true` found a difference, and 6 if inputs were skipped. The documentation on
+    operating a store lists all settings, and what to do for each exit code.
     """
     from nysketch.jobs.config import as_toml, load_job
     from nysketch.jobs.run import run_job
