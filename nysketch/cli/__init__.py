@@ -4,9 +4,12 @@ Commands are imported when they run, so that `nysketch --help` is quick; each im
 its body for the same reason. This module turns errors into messages and exit codes, and nothing else
 does.
 
-_common.py    what several commands do: passes with progress bars, notes, words
-_options/     options that several commands share
-_output.py    messages, tables, JSON, progress
+completion.py   shell completion
+help.py         `nysketch help`, the same as --help
+_common.py      what several commands do: passes with progress bars, notes, words
+_options/       options that several commands share
+_output.py      messages, tables, JSON, progress
+_sections.py    options and commands whose help has titled sections
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import re
 import signal
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType
@@ -27,26 +31,42 @@ import click
 
 from nysketch import __version__
 from nysketch.cli import _output
+from nysketch.cli._sections import Option
 from nysketch.errors import NysketchError
 
-COMMANDS = {
-    "sketch": "Sketch files of any size in one pass.",
-    "basis": "Choose columns, scaling, kernel and landmarks for sketches to share.",
-    "info": "Show what a sketch holds.",
-    "verify": "Check that sketch files are complete and undamaged.",
-    "merge": "Add sketches: the sketch of all their rows.",
-    "subtract": "Take sketches away from another: the sketch of the remaining rows.",
-    "learn": "Learn centroids or Gaussian mixtures from sketches, without the data.",
-    "assign": "Label every row with its cluster or component of a model.",
-    "score": "Measure how well a model describes rows.",
-    "compare": "Tell how far sketches are apart, whether it is chance, and what moved.",
-    "independence": "Tell whether groups of columns depend on each other.",
-    "coreset": "Choose a few weighted rows that stand for all.",
-    "report": "Write what a store of nightly jobs holds as one HTML file.",
-    "plot": "Draw a sketch, a model, or how far sketches are apart.",
-    "export": "Write a sketch's numbers as NPZ, JSON or Parquet.",
-    "run": "Keep a store of sketches up to date: one line of a crontab.",
-    "status": "Show what a store holds: partitions, gaps, drift, last run.",
+# By it shells ask for completions, however nysketch was started.
+COMPLETION_VARIABLE = "_NYSKETCH_COMPLETE"
+
+_TITLED: dict[str, dict[str, str]] = {
+    "Sketch": {
+        "sketch": "Sketch files of any size in one pass.",
+        "basis": "Choose the columns, scaling, kernel and landmarks to share.",
+        "info": "Show the contents and the quality of a sketch.",
+        "verify": "Check that sketch files are complete and undamaged.",
+        "merge": "Add sketches: the result describes all their rows.",
+        "subtract": "Subtract sketches: the result describes the remaining rows.",
+        "export": "Convert a sketch to NPZ, JSON or Parquet.",
+    },
+    "Learn and test": {
+        "learn": "Learn k-means or Gaussian mixtures from sketches alone.",
+        "assign": "Label every row with its cluster or component.",
+        "score": "Measure how well a model fits data.",
+        "compare": "Two-sample tests between sketches: MMD, p-values, shifts.",
+        "independence": "Test groups of columns for independence (HSIC).",
+        "coreset": "Select a few weighted rows that represent all rows.",
+        "plot": "Plot a sketch, a model, or the distances between sketches.",
+    },
+    "Operate": {
+        "run": "Update a store of sketches, one per partition; made for cron.",
+        "status": "Show the state of a store: partitions, gaps, drift, last run.",
+        "report": "Write a report on a store as one HTML file.",
+    },
+}
+COMMANDS = {name: summary for commands in _TITLED.values() for name, summary in commands.items()}
+# These are about the program itself: they have no settings.
+ABOUT = {
+    "completion": "Print a script for shell completion.",
+    "help": "Show the help of a command.",
 }
 
 
@@ -56,25 +76,33 @@ class Terminated(BaseException):
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *ABOUT]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        return _load(cmd_name) if cmd_name in COMMANDS or cmd_name in ABOUT else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, commands in {**_TITLED, "About nysketch": ABOUT}.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", summary) for name, summary in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        import difflib
-
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            raise no_such_command(args[0], names, ctx)
         return super().resolve_command(ctx, args)
+
+
+def no_such_command(name: str, names: Iterable[str], ctx: click.Context) -> click.UsageError:
+    """Return an error that names the likely command."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(names), n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
 
 @functools.cache
@@ -89,11 +117,16 @@ def _name_variables(command: click.Command, prefix: str) -> None:
     """Let every option also be given by an environment variable named after its command."""
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            flag = max(parameter.opts, key=len).strip("-")
-            parameter.envvar = f"{prefix}_{flag}".replace("-", "_").upper()
+            flags = [max(parameter.opts, key=len), *_aliases(parameter)]
+            named = [f"{prefix}_{flag.strip('-')}".replace("-", "_").upper() for flag in flags]
+            parameter.envvar = named if len(named) > 1 else named[0]
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             _name_variables(inner, f"{prefix}_{name}")
+
+
+def _aliases(parameter: click.Parameter) -> tuple[str, ...]:
+    return parameter.aliases if isinstance(parameter, Option) else ()
 
 
 def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -> None:
@@ -116,12 +149,12 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -
 
 
 def _defaults(command: click.Command, name: str, table: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults that a table of settings holds; those of a command's commands are in its tables."""
+    """Return the defaults in a table of settings; a command's own commands have tables inside it."""
     inner = command.commands if isinstance(command, click.Group) else {}
     parameters = {
         flag.lstrip("-").replace("-", "_"): parameter
         for parameter in command.params
-        for flag in parameter.opts
+        for flag in (*_aliases(parameter), *parameter.opts)
     }
     defaults: dict[str, Any] = {}
     for key, value in table.items():
@@ -149,7 +182,7 @@ def _as_typed(parameter: click.Parameter, value: Any) -> Any:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExample: nysketch sketch data.parquet -o data.nysk && nysketch info data.nysk",
 )
-@click.version_option(__version__, prog_name="nysketch")
+@click.version_option(__version__, "-V", "--version", prog_name="nysketch")
 @click.option(
     "--config",
     metavar="FILE",
@@ -157,10 +190,14 @@ def _as_typed(parameter: click.Parameter, value: Any) -> Any:
     is_eager=True,
     expose_value=False,
     callback=_read_config,
-    help="TOML file with a table of defaults per command. Flags and NYSKETCH_* variables override it.",
+    help="TOML file of default options, with a table per command. NYSKETCH_* variables override it, and "
+    "flags override both.",
 )
 def group() -> None:
-    """Sketch tables larger than memory in one pass; learn from the sketch later."""
+    """Compress tables that do not fit in memory into small mergeable sketches, in one pass.
+
+    Cluster, compare and test from the sketches alone. `nysketch help COMMAND` shows the options of a command.
+    """
 
 
 def _on_sigterm(signum: int, frame: FrameType | None) -> None:
@@ -169,7 +206,7 @@ def _on_sigterm(signum: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with the code that says how it went."""
+    """Run the command line and exit with its code."""
     signal.signal(signal.SIGTERM, _on_sigterm)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # none if closed
@@ -180,7 +217,7 @@ def main() -> None:
 def _run() -> int:
     log = logging.getLogger("nysketch")
     try:
-        result = group.main(standalone_mode=False)
+        result = group.main(standalone_mode=False, complete_var=COMPLETION_VARIABLE)
         if sys.stdout is not None:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
@@ -201,27 +238,28 @@ def _run() -> int:
         _complain(log, "terminated")
         return 128 + signal.SIGTERM
     except BrokenPipeError:
-        # The reader of our results has gone (`| head`): not worth a word, and nothing more to flush.
+        # The reader of our results has gone (`| head`): say nothing, and flush nothing more.
         _discard_stdout()
         return 1
     except OSError as error:
-        _complain(log, f"cannot go on: {error}")
+        _complain(log, f"cannot continue: {error}")
         _discard_stdout()
         return 1
     except MemoryError:
-        _complain(log, "out of memory: use fewer --threads, landmarks (-m) or --blocks")
+        _complain(log, "out of memory: use fewer --threads, fewer landmarks (-m) or fewer --blocks")
         return 1
     except Exception as error:
         if log.isEnabledFor(logging.DEBUG):
             raise
         _complain(
-            log, f"internal error: {type(error).__name__}: {error}. This is a bug; -v shows where it happened"
+            log,
+            f"internal error: {type(error).__name__}: {error}. This is a bug; run with -v for a traceback",
         )
         return 1
 
 
 def _log_format(ctx: click.Context | None) -> str | None:
-    """Return the format asked for on a command line that click made no sense of, or elsewhere."""
+    """Return the log format that was asked for, also where click could not parse the command line."""
     flags = re.findall(r"(?<=\0)--log-format[=\0]([^\0]*)", "\0".join(sys.argv))
     if flags:
         return str(flags[-1])
@@ -236,7 +274,7 @@ def _log_format(ctx: click.Context | None) -> str | None:
 
 
 def _discard_stdout() -> None:
-    """Keep the interpreter from complaining, as it exits, about what can no longer be written."""
+    """Prevent an error from the interpreter at exit, when stdout can no longer be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

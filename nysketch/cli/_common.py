@@ -1,6 +1,6 @@
-"""What several commands do: run a pass with bars and an engine, log what was left out, name what they made.
+"""What several commands do: run a pass with progress bars and an engine, log notes, name results.
 
-Options are in _options/, and what is printed, whatever it is about, in _output.py.
+Options are in _options/, printing in general in _output.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def execution(
     batch_rows: int | None = None,
     quiet: bool,
 ) -> Iterator[Execution]:
-    """Yield who runs a pass over a source, with bars that show how far it is; `what` names that of rows."""
+    """Yield the execution of a pass over a source, with progress bars; `what` labels that of rows."""
     from nysketch.passes.execution import Execution
 
     with (
@@ -59,26 +59,26 @@ def log_skipped(problems: Iterable[object]) -> None:
 
 
 def log_notes(notes: Iterable[str]) -> None:
-    """Log what a result is to be read with; each thing once, also where it is true of many comparisons."""
+    """Log the remarks on a result, each once even if it applies to many comparisons."""
     for note in dict.fromkeys(notes):
         log.warning("%s", note)
 
 
 def columns_in_words(basis: Basis) -> str:
-    """Say how wide a row is."""
+    """Return the number of features in words."""
     if basis.text:
         return "one text column"
     return f"{basis.d} feature{'s' if basis.d > 1 else ''}"
 
 
 def landmarks_in_words(basis: Basis) -> str:
-    """Say how many landmarks, or features, there are."""
+    """Return the number of landmarks, or of Fourier features, in words."""
     what = "Fourier feature" if basis.features == "fourier" else "landmark"
     return f"{basis.m} {what}{'s' if basis.m > 1 else ''}"
 
 
 def print_sketch(rows: int, output: Path, *, as_json: bool, quiet: bool, **more: object) -> None:
-    """Print which sketch was written: of so many rows, and what else JSON shall hold."""
+    """Print the name, rows and size of a new sketch; JSON gets `more`."""
     if as_json:
         _output.print_json({"bytes": output.stat().st_size, "output": str(output), "rows": rows, **more})
     elif not quiet:

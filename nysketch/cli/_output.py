@@ -1,4 +1,4 @@
-"""What people and programs see: tables, JSON, progress bars, log lines.
+"""Output for people and programs: tables, JSON, progress bars, log lines.
 
 Results go to stdout, everything else to stderr; control codes only where stderr is a terminal, and never
 those of a column's or file's name.

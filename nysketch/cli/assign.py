@@ -12,34 +12,42 @@ from nysketch.cli import _output
 from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.engine import EngineChoice, reads_rows
+from nysketch.cli._sections import COLUMNS, OUTPUT, option
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
     from nysketch.sources.options import ReadOptions
 
 
-@click.command(epilog="\b\nExample: nysketch assign model.json 'logs/*.parquet' --keep id -o labels.parquet")
+@sectioned(
+    common="output keep distances responsibilities nulls threads if_exists as_json",
+    example="nysketch assign model.json 'logs/*.parquet' --keep id -o labels.parquet",
+)
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
 @common.inputs
 @common.output
 @common.files
-@common.keep("Columns of any type to copy beside the labels: a,b,c.")
-@click.option(
+@common.keep("Columns of any type to copy to the output: a,b,c.")
+@option(
     "--responsibilities/--no-responsibilities",
+    section=OUTPUT,
     default=None,
-    help="Of mixtures: the probability of each component, as columns p0, p1, …  Default: yes.",
+    help="For mixtures: write the probability of each component as columns p0, p1, … Default: yes.",
 )
-@click.option(
+@option(
     "--distances",
+    section=OUTPUT,
     is_flag=True,
-    help="Of k-means: the distance to the centroid, in scaled units, as distance.",
+    help="For k-means: write the distance to the centroid, in scaled units, as column distance.",
 )
-@click.option(
+@option(
     "--nulls",
+    section=COLUMNS,
     type=click.Choice(["error", "drop"]),
     default="error",
     show_default=True,
-    help="Rows with nulls, NaN or infinities: stop, or leave them in place without a label.",
+    help="Rows with nulls, NaN or infinities: stop with an error, or write them without a label.",
 )
 @reads_rows
 @common.writes_output
@@ -58,10 +66,10 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Write the cluster or component of every row of INPUTs, in their order, to a table.
+    """Write the cluster or component of every row of INPUTs to a table, in the order of the rows.
 
-    The output is Parquet, CSV or Feather (.arrow), by its suffix. Columns may be in any order, and there
-    may be more than the MODEL needs. Memory does not grow with the rows.
+    The output is Parquet, CSV or Feather (.arrow), by its suffix. Columns are matched by name; extra columns
+    are ignored. Memory use does not depend on the number of rows.
     """
     from nysketch._support.outputs import refuse_to_replace
     from nysketch.models.apply import assign_to_file, threads_within

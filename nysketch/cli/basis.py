@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from nysketch.cli import _output
 from nysketch.cli._common import (
     columns_in_words,
@@ -18,6 +16,7 @@ from nysketch.cli._common import (
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 
 if TYPE_CHECKING:
@@ -25,7 +24,10 @@ if TYPE_CHECKING:
     from nysketch.sources.options import ReadOptions
 
 
-@click.command(epilog="\b\nExample: nysketch basis january.parquet -m 500 -o year.basis.nysk")
+@sectioned(
+    common="output columns exclude nulls landmarks kernel bandwidth scale threads if_exists",
+    example="nysketch basis january.parquet -m 500 -o year.basis.nysk",
+)
 @common.inputs
 @common.output
 @common.table
@@ -50,7 +52,7 @@ def command(
 ) -> int:
     """Choose columns, scaling, kernel and landmarks from a uniform sample of the rows of INPUTs.
 
-    Sketches made with the same basis can be added, subtracted and compared.
+    Sketches with the same basis can be added, subtracted and compared.
     """
     from nysketch.accumulators.options import PassOptions
     from nysketch.basis.quality import from_description

@@ -1,4 +1,4 @@
-"""`nysketch compare`: how far apart sketches are, whether that is more than chance, and what moved."""
+"""`nysketch compare`: two-sample tests between sketches, and which columns shifted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._common import log_notes
 from nysketch.cli._options import common
+from nysketch.cli._sections import INPUT, OUTPUT, TEST, option
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 
 if TYPE_CHECKING:
@@ -25,52 +27,74 @@ _SHOWN_COLUMNS = 8
 _SHOWN_VALUES = 6
 
 
-@click.command(epilog="\b\nExample: nysketch compare january.nysk february.nysk --alarm")
-@click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True)
-@click.option(
+@sectioned(
+    common="reference chain alpha alarm explain as_json",
+    example="nysketch compare january.nysk february.nysk --alarm",
+)
+@click.argument(
+    "sketches", nargs=-1, metavar="SKETCH...", required=True, shell_complete=common.complete_files
+)
+@option(
     "--reference",
+    section=INPUT,
     type=click.Path(path_type=Path),
     metavar="SKETCH",
-    help="Compare each sketch with this one, instead of all with each other.",
+    help="Compare each sketch with this one only.",
 )
-@click.option("--chain", is_flag=True, help="Compare each sketch with the one before it.")
-@click.option(
+@option("--chain", section=INPUT, is_flag=True, help="Compare each sketch with the previous one only.")
+@option(
     "--test",
+    section=TEST,
+    metavar="METHOD",
     type=click.Choice(["auto", "permutation", "bootstrap", "none"]),
     default="auto",
     show_default=True,
-    help="How to tell chance: exchange blocks of rows, flip their signs, or what suits the sketches.",
+    help="permutation: permute blocks of rows; bootstrap: multiplier bootstrap over blocks; none; or auto: "
+    "the best one that the sketches support.",
 )
-@click.option(
+@option(
     "--permutations",
+    section=TEST,
     type=click.IntRange(min=1),
-    help="Random draws of the test. Default: 1000, or as many as several comparisons need.",
+    metavar="N",
+    help="Random draws of the test. Default: 1000, or more if several comparisons need them.",
 )
 @common.alpha
-@click.option(
+@option(
     "--adjust",
+    section=TEST,
     type=click.Choice(["holm", "bh", "none"]),
     default="holm",
     show_default=True,
-    help="P-values of several comparisons: no false rejection, few false ones (bh), or as they are.",
+    help="Adjust p-values for several comparisons: control the family-wise error rate (holm) or the false "
+    "discovery rate (bh).",
 )
-@click.option(
+@option(
     "--blocks",
+    section=TEST,
+    metavar="KIND",
     type=click.Choice(["auto", "random", "consecutive"]),
     default="auto",
     show_default=True,
-    help="Blocks of rows to test with: random ones take rows as independent, consecutive ones do not.",
+    help="Blocks for the test: random blocks, which assume independent rows; consecutive ones (spans), which "
+    "do not; or auto.",
 )
-@click.option(
+@option(
     "--robust",
+    section=TEST,
     type=click.IntRange(min=3),
     metavar="Q",
-    help="Leave out blocks of rows that are far from the median over Q groups of blocks: stands fewer than "
-    "Q/2 bad rows, on both sides together and whatever the number of rows.",
+    help="Exclude outlying blocks (median of means over Q groups). Tolerates fewer than Q/2 corrupted rows "
+    "in both sketches together.",
 )
 @common.seed
-@click.option("--explain/--no-explain", default=None, help="Say what moved. Default: for two sketches.")
-@click.option("--alarm", is_flag=True, help="Exit with code 7 if any difference is more than chance.")
+@option(
+    "--explain/--no-explain",
+    section=OUTPUT,
+    default=None,
+    help="Show which columns and regions shifted. Default: for two sketches only.",
+)
+@option("--alarm", section=OUTPUT, is_flag=True, help="Exit with code 7 if a difference is significant.")
 @common.as_json
 @common.reporting
 def command(
@@ -91,23 +115,24 @@ def command(
 ) -> int:
     """Compare the sketches SKETCH… by their maximum mean discrepancy (MMD), without the data.
 
-    The MMD is the distance of two mean embeddings: 0 for the same rows, at most 1.41 for kernels between 0
-    and 1. With more than two sketches, all are compared with each other. Sketches must have the same
-    columns, scaling and kernel; at the same basis, with blocks of equally many rows, the test is exact.
+    The MMD is the distance between two mean embeddings. It is 0 for identical rows, and at most 1.41 for
+    kernels with values between 0 and 1. More than two sketches are compared pairwise. Sketches must have the
+    same columns, scaling and kernel. If they share a basis and their blocks have equal sizes, the permutation
+    test is exact.
     """
     from nysketch.files.format import load_sketch
     from nysketch.files.merge import log_missing_parts
     from nysketch.twosample.compare import compare_all
 
     if chain and reference is not None:
-        raise UsageError("--chain and --reference exclude each other")
+        raise UsageError("--chain and --reference cannot be combined")
     if alarm and test == "none":
         raise UsageError("--alarm needs a test: leave out --test none")
     paths = common.sketch_files(sketches, but=reference)
     if reference is not None:
         paths = [reference, *paths]
     if len(paths) < 2:
-        raise UsageError("there must be two sketches or more to compare")
+        raise UsageError("give at least two sketches to compare")
     pairs = list(combinations(range(len(paths)), 2))
     if reference is not None:
         pairs = [(0, i) for i in range(1, len(paths))]
@@ -115,7 +140,7 @@ def command(
         pairs = list(pairwise(range(len(paths))))
     loaded = [load_sketch(path) for path in paths]
     for path, sketch in zip(paths, loaded, strict=True):
-        log_missing_parts(sketch, f"what is told of {path}")
+        log_missing_parts(sketch, f"the result for {path}")
     with _output.progress_bar("compare", " pairs", quiet=quiet) as progress:
         found = compare_all(
             loaded,
@@ -143,9 +168,7 @@ def command(
     untested = [comparison for comparison in found.found if comparison.verdict is None]
     if alarm and untested:
         one, other = untested[0].names
-        raise NysketchError(
-            f"no test of {one} and {other} was possible: --alarm cannot tell whether they differ"
-        )
+        raise NysketchError(f"{one} and {other} cannot be tested, so --alarm has no answer")
     return 0
 
 
@@ -157,14 +180,14 @@ def _print_one(found: Comparison) -> None:
         return
     if explanation.shifts:
         whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
-        click.echo(f"\ncolumns, by how much their mean moved in standard deviations ({whose})")
+        click.echo(f"\nshifts of column means, in standard deviations ({whose})")
         _print_shifts(explanation.shifts)
     for name, regions in zip(
         found.names, (explanation.more_in_first, explanation.more_in_second), strict=True
     ):
         if regions:
             click.echo()
-            _output.echo(f"more of {name} than of the other is near")
+            _output.echo(f"{name} has more rows near")
             _print_regions(regions, [shift.feature for shift in explanation.shifts])
 
 
@@ -179,22 +202,22 @@ def _fields(found: Comparison) -> list[tuple[str, str]]:
         median = found.robustness.median
         fields += [
             ("median MMD", f"{median.value:.4g} over {median.groups} groups of all blocks"),
-            ("left out", _left_out(found)),
+            ("excluded", _left_out(found)),
         ]
     ratios = [None if d is None else f"{d.ratio:.3g}" for d in found.dependences]
     if None not in ratios:
         fields.append(
-            ("order of rows", f"variance ratio {ratios[0]} and {ratios[1]}; 1 if rows are independent")
+            ("order of rows", f"variance ratio {ratios[0]} and {ratios[1]} (1 for independent rows)")
         )
     if verdict is None:
         return [*fields, ("test", "none")]
     how = {"permutation": "permutation", "bootstrap": "multiplier bootstrap"}[verdict.test]
-    kind = "random blocks" if found.blocks == "random" else "runs of consecutive rows"
+    kind = "random blocks" if found.blocks == "random" else "spans of consecutive rows"
     counts = f"{verdict.blocks[0]} and {verdict.blocks[1]} {kind}"
     return [
         *fields,
         ("test", f"{how} of {counts}, {verdict.permutations:,} draws"),
-        ("p-value", f"{verdict.p_value:.4g}; rejected beyond an MMD of {verdict.threshold:.4g}"),
+        ("p-value", f"{verdict.p_value:.4g} (critical MMD {verdict.threshold:.4g})"),
         ("verdict", f"{_verdict(found)} at level {found.alpha:g}"),
     ]
 
@@ -206,16 +229,16 @@ def _error(value: float) -> str:
 def _unbiased(distance: MMDEstimate) -> str:
     if not math.isfinite(distance.squared_unbiased):
         return ""
-    return f"; without the bias of sampling {distance.squared_unbiased:.4g}{_error(distance.squared_se)}"
+    return f"; unbiased {distance.squared_unbiased:.4g}{_error(distance.squared_se)}"
 
 
 def _verdict(found: Comparison) -> str:
-    return "different" if found.rejected else "no difference beyond chance"
+    return "different" if found.rejected else "no significant difference"
 
 
 def _left_out(found: Comparison) -> str:
     assert found.robustness is not None
-    kind = "blocks" if found.blocks == "random" else "runs"
+    kind = "blocks" if found.blocks == "random" else "spans"
     parts = []
     for name, numbers in zip(found.names, found.robustness.left_out, strict=True):
         listed = ", ".join(map(str, numbers[:12])) + (" …" if len(numbers) > 12 else "")
@@ -272,7 +295,7 @@ def _print_many(found: Comparisons, *, matrix: bool) -> None:
     if tested:
         how = {"holm": "Holm's", "bh": "Benjamini and Hochberg's", "none": "no"}[found.adjustment]
         _output.echo(
-            f"{len(found.rejected)} of {len(tested)} differences are more than chance at level "
+            f"{len(found.rejected)} of {len(tested)} differences are significant at level "
             f"{tested[0].alpha:g}, with {how} adjustment"
         )
 
@@ -286,7 +309,7 @@ def _print_matrix(found: Comparisons) -> None:
         cells[i][j] = "" if p is None else f"p {p:.3g}"
     for i, name in enumerate(found.names):
         _output.echo(f"  {i + 1:>2}  {name}")
-    click.echo("\nMMD; above the diagonal, p-values")
+    click.echo("\nMMD below the diagonal, p-values above")
     header = ["", *(str(i + 1) for i in range(len(found.names)))]
     _output.print_table(header, [[str(i + 1), *row] for i, row in enumerate(cells)])
 
@@ -306,7 +329,7 @@ def _print_list(found: Comparisons) -> None:
                 _moved_most(comparison),
             ]
         )
-    header = ["sketches", "MMD", "error", "p-value", "adjusted", "verdict", "moved most"]
+    header = ["sketches", "MMD", "error", "p-value", "adjusted", "verdict", "largest shift"]
     used = [i for i in range(len(header)) if i < 3 or any(row[i] for row in rows)]
     _output.print_table([header[i] for i in used], [[row[i] for i in used] for row in rows])
 

@@ -1,4 +1,4 @@
-"""`nysketch coreset`: a few weighted rows that stand for all, from data or from sketches."""
+"""`nysketch coreset`: a few weighted rows that represent all, from data or from sketches."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
+from nysketch.cli._sections import BASIS, CORESET, OUTPUT, option
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
@@ -20,51 +22,67 @@ if TYPE_CHECKING:
     from nysketch.coresets.coreset import Coreset
     from nysketch.sources.options import ReadOptions
 
-# With sketches, these have their meaning still; all others say how data are to be read.
+# These also apply to sketches; all others are about reading data.
 _OF_SKETCHES = {
     "inputs", "from_file", "output", "functions", "method", "weight_as", "row_as", "if_exists", "lock_wait",
     "as_json", "quiet", "verbose", "log_format",
 }  # fmt: skip
 
 
-@click.command(
-    epilog="\b\nExample: nysketch coreset 'logs/*.parquet' -s 100 --keep id,time -o coreset.parquet"
+@sectioned(
+    common="functions output columns exclude keep nulls landmarks scale basis_path if_exists",
+    example="nysketch coreset 'logs/*.parquet' -s 100 --keep id,time -o coreset.parquet",
 )
 @common.inputs
 @common.output
-@click.option(
+@option(
     "-s",
     "--functions",
+    section=CORESET,
     type=click.IntRange(min=1),
+    metavar="N",
     default=100,
     show_default=True,
-    help="Test functions whose means stay exactly the same. There will be one row more, at most.",
+    help="Number of test functions whose means are preserved exactly. The coreset has at most one row more.",
 )
-@click.option(
+@option(
     "--method",
+    section=CORESET,
     type=click.Choice(["mercer", "nystrom"]),
-    help="How test functions are chosen: by how rows differ, of which second moments or sampled rows tell, "
-    "or by how landmarks do. Default: mercer where rows are known.",
+    help="Test functions: eigenfunctions estimated from second moments or sampled rows (mercer), or from the "
+    "landmarks alone (nystrom). Default: mercer if rows are available.",
 )
 @common.table
 @common.row_weights
-@common.keep("Columns of any type to copy beside the others: a,b,c. Columns of the kernel keep their type.")
+@common.keep("Columns of any type to copy to the output: a,b,c. Columns of the kernel keep their type.")
 @common.nulls
-@click.option(
+@option(
     "--basis",
     "basis_path",
+    section=BASIS,
     type=click.Path(path_type=Path),
-    help="Basis or sketch file whose basis to use, and whose second moments or sampled rows. Required for "
+    metavar="FILE",
+    help="Use the basis of this basis or sketch file, and its second moments or sampled rows. Required for "
     "standard input (-).",
 )
 @basis_making
 @common.seed
-@click.option("--weight-as", default="weight", show_default=True, help="Name of the column of weights.")
-@click.option(
+@option(
+    "--weight-as",
+    section=OUTPUT,
+    default="weight",
+    show_default=True,
+    metavar="NAME",
+    help="Name of the output column of weights.",
+)
+@option(
     "--row-as",
+    section=OUTPUT,
+    metavar="NAME",
     default="row",
     show_default=True,
-    help="Name of the column of row numbers, which count from 0 over all inputs (of landmarks: landmark).",
+    help="Name of the output column of row numbers, from 0 over all inputs. For sketches the default is "
+    "landmark.",
 )
 @reads_rows
 @common.writes_output
@@ -87,12 +105,12 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Choose a few rows, with positive weights, that stand for all rows of INPUTs.
+    """Select a few rows, with positive weights, that represent all rows of INPUTs.
 
-    INPUTs are data, read in one pass in memory that does not grow with the rows; or sketches (*.nysk), which
-    are merged: then the rows are landmarks, and no data is needed. The weighted rows have the same means of
-    the test functions as all rows, and their distance to the data (MMD) is printed beside that of random
-    rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
+    INPUTs are data, read in one pass; memory use does not depend on the number of rows. Or they are sketches
+    (*.nysk), which are merged: then landmarks are selected, without the data. The weighted rows have the same
+    means of the test functions as all rows. Their distance to the data (MMD) is printed beside that of as
+    many random rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
     """
     from nysketch.basis.base import Basis
     from nysketch.coresets.files import (
@@ -110,14 +128,12 @@ def command(
         refuse_basis_making(click.get_current_context())
     of_sketches = [name.endswith(".nysk") for name in inputs]
     if any(of_sketches) and not all(of_sketches):
-        raise UsageError(
-            "sketches (*.nysk) and data cannot be combined: give either, or merge sketches first"
-        )
+        raise UsageError("sketches (*.nysk) and data cannot be combined: give one or the other")
     options = CoresetOptions(functions, method, seed=seed, nulls=nulls)
     naming, skipped = Naming(weight_as, row_as), list[str]()
     if all(of_sketches):
         common.refuse_others(
-            click.get_current_context(), _OF_SKETCHES, "is for data; these are sketches, with no other rows"
+            click.get_current_context(), _OF_SKETCHES, "applies to data only; the inputs are sketches"
         )
         found = coreset_of_sketches_to_file(
             common.sketch_files(inputs),
@@ -169,23 +185,23 @@ def _print(
         return
     if quiet:
         return
-    dropped = f" ({found.dropped_rows:,} were dropped)" if found.dropped_rows else ""
+    dropped = f" ({found.dropped_rows:,} dropped)" if found.dropped_rows else ""
     what = f"{len(found)} {'landmarks' if found.of_landmarks else 'rows'}"
     _output.echo(
         f"{output}: {what} for {found.of_rows:,} rows{dropped}; {_output.size(size)} in {seconds:.1f} s"
     )
     distance = found.distance
     error = "" if distance.standard_error is None else f" ± {distance.standard_error:.1g}"
-    gain = f", {distance.gain:.3g} times as far" if distance.gain > 1 else ""
+    gain = f", {distance.gain:.3g} times as large" if distance.gain > 1 else ""
     equivalent = found.equivalent_random_rows
     worth = f"{equivalent:,.0f} random rows"
     if equivalent >= found.of_rows:
-        worth = "as many random rows as there are rows"
+        worth = "more random rows than the data has"
     _output.print_fields(
         [
             ("MMD to the data", f"{distance.mmd:.3g}{error}"),
-            ("of random rows", f"{distance.random_mmd:.3g} on average, {len(found)} of them{gain}"),
-            ("worth", worth),
+            ("MMD of random rows", f"{distance.random_mmd:.3g} on average for {len(found)} rows{gain}"),
+            ("equivalent to", worth),
             (
                 "test functions",
                 f"{len(found.functions)} ({found.functions.method}, from {found.learned_from}); "
@@ -193,8 +209,8 @@ def _print(
             ),
             (
                 "weights",
-                f"{found.weights.min():.2g} to {found.weights.max():.2g}, as even as "
-                f"{found.effective_rows:.0f} equal ones",
+                f"{found.weights.min():.2g} to {found.weights.max():.2g}; effective sample size "
+                f"{found.effective_rows:.0f}",
             ),
         ]
     )

@@ -1,4 +1,4 @@
-"""`nysketch export`: a sketch's numbers for other programs."""
+"""`nysketch export`: the arrays of a sketch for other programs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import OUTPUT, option
+from nysketch.cli._sections import command as sectioned
 
 
-@click.command(epilog="\b\nExample: nysketch export data.nysk -o landmarks.parquet")
+@sectioned(example="nysketch export data.nysk -o landmarks.parquet")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @common.output
-@click.option(
-    "--to", "format", type=click.Choice(["npz", "json", "parquet"]), help="Default: by the output's suffix."
+@option(
+    "--to",
+    "format",
+    section=OUTPUT,
+    type=click.Choice(["npz", "json", "parquet"]),
+    help="Format of the output. Default: by its suffix.",
 )
 @common.if_exists_fail_or_overwrite
 @common.as_json
 @common.reporting
 def command(path: Path, output: Path, format: str | None, if_exists: str, as_json: bool, quiet: bool) -> None:
-    """Write the numbers of a sketch or basis FILE for other programs.
+    """Convert a sketch or basis FILE for use in other programs.
 
-    NPZ and JSON hold landmarks, kernel sums, features and embedding weights; Parquet holds one row per
+    NPZ and JSON contain landmarks, kernel sums, features and embedding weights. Parquet contains one row per
     landmark.
     """
     from nysketch.files.export import export_file

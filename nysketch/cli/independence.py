@@ -1,4 +1,4 @@
-"""`nysketch independence`: whether groups of columns depend on each other, from sketches or from data."""
+"""`nysketch independence`: HSIC tests between groups of columns, from sketches or from data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
+from nysketch.cli._sections import OUTPUT, TEST, option
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
 
 if TYPE_CHECKING:
@@ -21,30 +23,34 @@ if TYPE_CHECKING:
     from nysketch.sketches.sketch import Sketch
     from nysketch.sources.options import ReadOptions
 
-# With sketches, these have their meaning still; all others say how data are to be sketched.
+# These also apply to sketches; all others are about reading and sketching data.
 _OF_THE_TEST = {
-    "inputs", "from_file", "alpha", "shuffles", "pairs", "seed", "alarm", "threads",
+    "inputs", "from_file", "alpha", "permutations", "pairs", "seed", "alarm", "threads",
     "as_json", "quiet", "verbose", "log_format",
 }  # fmt: skip
 
 
-@click.command(
-    epilog="\b\nExample: nysketch independence trips.parquet --group when=hour,weekday --group pay=fare,tip"
+@sectioned(
+    common="group pairs permutations alpha alarm columns nulls landmarks scale as_json",
+    example="nysketch independence trips.parquet --group when=hour,weekday --group pay=fare,tip",
 )
 @common.inputs
 @common.table
 @common.nulls
 @basis_making
 @common.seed
-@click.option(
-    "--shuffles",
+@option(
+    "--permutations",
+    section=TEST,
+    aliases=["--shuffles"],
     type=click.IntRange(min=0),
-    help="Random shuffles to compare with; 0: no test. Default: 500, or what the sketch was made for.",
+    metavar="N",
+    help="Random permutations of the test. 0: no test. Default: 500, or as many as the sketch was made for.",
 )
-@common.shuffle_rows
-@click.option("--pairs", is_flag=True, help="Also tell which pairs of groups depend on each other.")
+@common.permutation_rows(TEST)
+@option("--pairs", section=TEST, is_flag=True, help="Also test each pair of groups.")
 @common.alpha
-@click.option("--alarm", is_flag=True, help="Exit with code 7 if groups depend on each other beyond chance.")
+@option("--alarm", section=OUTPUT, is_flag=True, help="Exit with code 7 if a dependence is significant.")
 @reads_rows
 @common.as_json
 @common.reporting
@@ -54,8 +60,8 @@ def command(
     nulls: str,
     basis_options: BasisOptions,
     seed: int,
-    shuffles: int | None,
-    shuffle_rows: int | None,
+    permutations: int | None,
+    permutation_rows: int | None,
     pairs: bool,
     alpha: float,
     alarm: bool,
@@ -64,30 +70,30 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Tell whether groups of columns are independent of each other, by their HSIC.
+    """Test groups of columns for independence, by the Hilbert-Schmidt independence criterion (HSIC).
 
-    INPUTs are sketches made with --group, which are merged; or, if this command has --group, data to be
-    sketched first, without leaving a file.
+    INPUTs are sketches made with --group, which are merged. With --group, INPUTs are data: they are sketched
+    in memory first.
     """
     from nysketch.accumulators.options import DEFAULT_SHUFFLES, PassOptions
     from nysketch.engines.threads import available_threads
     from nysketch.hsic.independence import independence, require_shuffles
 
-    if alarm and shuffles == 0:
-        raise UsageError("--alarm needs a test: leave out --shuffles 0")
+    if alarm and permutations == 0:
+        raise UsageError("--alarm needs a test: leave out --permutations 0")
     unreadable: tuple[str, ...] = ()
     if basis_options.groups:
         count = len(basis_options.groups)
-        if shuffles is not None:  # now, not after hours of reading
-            require_shuffles(shuffles, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
+        if permutations is not None:  # now, not after hours of reading
+            require_shuffles(permutations, alpha, math.comb(count, 2) if pairs and count > 2 else 0)
         # All that a test needs, and nothing else.
         options = PassOptions(
             seed=seed,
             nulls=nulls,
             cells=False,
             sample_rows=0,
-            shuffles=shuffles or DEFAULT_SHUFFLES,
-            shuffle_rows=shuffle_rows,
+            shuffles=permutations or DEFAULT_SHUFFLES,
+            shuffle_rows=permutation_rows,
             pairs=pairs,
         )
         sketch, unreadable = _sketched(inputs, reading, basis_options, options, engine, memory, quiet=quiet)
@@ -95,21 +101,21 @@ def command(
         common.refuse_others(
             click.get_current_context(),
             _OF_THE_TEST,
-            "is for data; these are sketches, since there is no --group",
+            "applies to data only; without --group the inputs are sketches",
         )
         from nysketch.files.merge import merged
 
         try:
-            sketch = merged(common.sketch_files(inputs), "what is told")
+            sketch = merged(common.sketch_files(inputs), "the result")
         except CorruptSketchError as error:
             raise CorruptSketchError(
-                f"{error}. (To test data, name groups of columns with --group)"
+                f"{error}. (To test data directly, name groups of columns with --group)"
             ) from error
     with _output.progress_bar("test", " tests", quiet=quiet) as progress:
         found = independence(
             sketch,
             alpha=alpha,
-            shuffles=shuffles,
+            shuffles=permutations,
             seed=seed,
             pairs=pairs,
             threads=engine.threads or available_threads(),
@@ -123,7 +129,7 @@ def command(
     if alarm and any(each.rejected for each in (found, *found.pairs)):
         return EXIT_ALARM
     if alarm and found.verdict is None:
-        raise NysketchError("no test was possible: --alarm cannot tell whether groups depend on each other")
+        raise NysketchError("the groups cannot be tested, so --alarm has no answer")
     return EXIT_INPUTS_SKIPPED if unreadable else 0
 
 
@@ -146,7 +152,7 @@ def _sketched(
     log_left_out(source)
     log_skipped(source.skipped)
     if count_groups(basis) < 2:
-        raise UsageError("there must be two groups or more: --group x=a,b --group y=c")
+        raise UsageError("give at least two groups: --group x=a,b --group y=c")
     planned = plan_pass(source, basis, options, threads=engine.planned_threads, memory=memory)
     with execution("sketch", engine, planned.threads, source, quiet=quiet) as running:
         sketch = sketch_source(source, basis, options, execution=running)
@@ -177,20 +183,20 @@ def _fields(found: Independence) -> list[tuple[str, str]]:
     error = "" if found.standard_error is None else f" ± {found.standard_error:.2g}"
     fields = [("rows", f"{found.rows:,}"), ("HSIC", f"{found.hsic:.4g}{error}")]
     if found.normalised is not None:
-        fields.append(("normalised", f"{found.normalised:.3g}; 1 at most, if groups determine each other"))
+        fields.append(("normalised", f"{found.normalised:.3g} (1 if the groups determine each other)"))
     verdict = found.verdict
     if verdict is None:
         return [*fields, ("test", "none")]
     some = verdict.permuted_rows < found.rows
     how = f"{verdict.permuted_rows:,} sampled rows" if some else "all rows"
-    kind = "asymptotic: right for many rows"
+    kind = "asymptotic"
     if verdict.exact:
-        kind = "exact, of these alone" if some else "exact"
-    answer = "dependent" if found.rejected else "no dependence beyond chance"
+        kind = "exact for these rows" if some else "exact"
+    answer = "dependent" if found.rejected else "no significant dependence"
     return [
         *fields,
-        ("test", f"{verdict.permutations:,} shuffles of {how} ({kind})"),
-        ("statistic", f"{verdict.statistic:.4g}; rejected beyond {verdict.threshold:.4g}"),
+        ("test", f"{verdict.permutations:,} permutations of {how} ({kind})"),
+        ("statistic", f"{verdict.statistic:.4g} (critical value {verdict.threshold:.4g})"),
         ("p-value", f"{verdict.p_value:.4g}"),
         ("verdict", f"{answer} at level {found.alpha:g}"),
     ]

@@ -1,4 +1,4 @@
-"""`nysketch info`: what a sketch or basis file holds, and how good it is."""
+"""`nysketch info`: the contents and the quality of a sketch or basis file."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import INPUT, option
+from nysketch.cli._sections import command as sectioned
 
 if TYPE_CHECKING:
     from nysketch.basis.base import Basis
     from nysketch.sketches.sketch import Sketch
 
 
-@click.command(epilog="\b\nExample: nysketch info today.nysk --against january.nysk")
+@sectioned(example="nysketch info today.nysk --against january.nysk")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--against",
+    section=INPUT,
     type=click.Path(path_type=Path),
     metavar="OLD",
-    help="Sketch or basis: do its landmarks cover the rows of FILE as well as those they were chosen for?",
+    help="Check whether the landmarks of this sketch or basis still cover the rows of FILE.",
 )
 @common.as_json
 @common.reporting
 def command(path: Path, against: Path | None, as_json: bool, quiet: bool) -> None:
-    """Show rows, columns, kernel, landmarks, quality and inputs of a sketch or basis FILE."""
+    """Show the rows, columns, kernel, landmarks, quality and inputs of a sketch or basis FILE."""
     del quiet
     from nysketch.files.format import load_with_metadata
     from nysketch.sketches.describe import describe
@@ -53,7 +56,7 @@ def _coverage(path: Path, new: Sketch | Basis, against: Path) -> dict[str, Any]:
     from nysketch.sketches.coverage import coverage
 
     if isinstance(new, Basis):
-        raise UsageError(f"{path}: holds a basis, not a sketch: it has no rows to compare")
+        raise UsageError(f"{path} is a basis file, without rows; --against needs a sketch")
     try:
         return coverage(new, load(against)).describe()
     except (IncompatibleError, InputError) as error:
@@ -69,13 +72,13 @@ def _print(facts: dict[str, Any]) -> None:
         ("file", f"{facts['path']} ({facts['kind']}, {_output.size(facts['bytes'])}, {facts['software']})")
     ]
     if facts["kind"] == "sketch":
-        dropped = f" ({facts['dropped_rows']:,} more were dropped)" if facts["dropped_rows"] else ""
+        dropped = f" ({facts['dropped_rows']:,} more dropped)" if facts["dropped_rows"] else ""
         weight = f", total weight {facts['total_weight']:g} ({facts['weights']})" if facts["weights"] else ""
         fields += [
             ("rows", f"{facts['rows']:,}{dropped}{weight}"),
             (
                 "blocks",
-                f"{facts['blocks']} of rows, seed {facts['seed']}, {facts['precision']} kernel values",
+                f"{facts['blocks']}, seed {facts['seed']}, {facts['precision']} kernel values",
             ),
         ]
         lines = [kind.info_line(facts) for kind in STATISTICS]
@@ -83,7 +86,7 @@ def _print(facts: dict[str, Any]) -> None:
     fields += [
         ("features", facts["features"]),
         _functions(facts),
-        ("kernel", facts["kernel_text"] + ("" if text else f" on {facts['scaling']} scaling")),
+        ("kernel", facts["kernel_text"] + ("" if text else f", {facts['scaling']} scaling")),
         ("rank", rank),
         ("basis", facts["basis_digest"][:16]),
     ]
@@ -96,7 +99,7 @@ def _print(facts: dict[str, Any]) -> None:
 
 
 def _functions(facts: dict[str, Any]) -> tuple[str, str]:
-    """Return what is summed, how it was chosen, and what it tells of the data."""
+    """Return the kind of features, how they were chosen, and which rows of the data the file contains."""
     origin = facts["origin"]
     if facts["feature_map"] == "fourier":
         return "fourier", f"{facts['landmarks']} features, {origin.get('frequencies', 'other')} frequencies"
@@ -111,18 +114,18 @@ def _print_quality(facts: dict[str, Any]) -> None:
     quality = facts["quality"]
     click.echo("\nquality")
     if quality is None:
-        _output.echo("  not known: there is no sample of rows to measure it on")
+        _output.echo("  unknown: the file has no sample of rows to measure it on")
     elif "kernel_error" not in quality:
-        whose = "" if quality["measured_on"] == "sample" else ", when the basis was made,"
+        whose = "" if quality["measured_on"] == "sample" else ", when the basis was made"
         quantiles = ", ".join(
             f"{name} {quality['residual_quantiles'][name]:.3g}" for name in ("median", "95%", "99%", "max")
         )
         dimension = quality["effective_dimension"]
         fields = [
-            ("measured on", f"{quality['rows']:,} rows{whose} that stand for {quality['of_rows']:,}"),
+            ("measured on", f"a sample of {quality['rows']:,} of {quality['of_rows']:,} rows{whose}"),
             (
                 "residual",
-                f"mean {quality['mean_residual']:.3g} of a length of {quality['mean_norm']:.3g}; {quantiles}",
+                f"mean {quality['mean_residual']:.3g} (mean norm {quality['mean_norm']:.3g}); {quantiles}",
             ),
             (
                 "projection error",
@@ -139,7 +142,7 @@ def _print_quality(facts: dict[str, Any]) -> None:
         _output.echo(f"  {sentence}")
     report = facts["origin"].get("sampling_report", {})
     if report:
-        _output.echo(f"  {facts['origin']['sampling']} of the pilot: {_short(report)}")
+        _output.echo(f"  {facts['origin']['sampling']} on the pilot sample: {_short(report)}")
     for tried in facts["origin"].get("auto", []):
         _output.echo(
             f"  tried {tried['landmarks']} landmarks: projection error {tried['projection_error']:.2g} "
@@ -178,11 +181,11 @@ def _print_inputs(facts: dict[str, Any]) -> None:
     _print_list("inputs", facts["inputs"], facts["unlisted_inputs"])
     for parts in facts["parts"]:
         _print_list(_parts(parts), parts["inputs"], parts["unlisted_inputs"])
-    _print_list("subtracted, but never added", facts["removed_inputs"])
+    _print_list("subtracted, but not among the inputs", facts["removed_inputs"])
 
 
 def _parts(parts: dict[str, Any]) -> str:
-    """Say which parts of some inputs are held, and which are not."""
+    """Name the parts of some inputs that the sketch has, and those that are missing."""
     from nysketch._support.intervals import in_words, stretched
 
     held, missing, doubled = (stretched(parts[name]) for name in ("held", "missing", "doubled"))

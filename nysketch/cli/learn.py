@@ -12,6 +12,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._common import log_skipped
 from nysketch.cli._options import common
+from nysketch.cli._sections import MODEL, OUTPUT, Command, option
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 
 if TYPE_CHECKING:
@@ -41,57 +42,71 @@ class _Numbers(click.ParamType):  # type: ignore[type-arg]
 
 # What both kinds of learning take.
 _shared = common.stack(
-    click.argument("sketches", nargs=-1, metavar="SKETCH...", required=True),
-    click.option(
+    click.argument(
+        "sketches", nargs=-1, metavar="SKETCH...", required=True, shell_complete=common.complete_files
+    ),
+    option(
         "-k",
         "ks",
+        section=MODEL,
         type=_Numbers(),
         required=True,
         metavar="K|K:K",
-        help="How many; a range 2:20 learns them all, prints a table, and keeps the best.",
+        help="Number of clusters or components. A range 2:20 tries all, prints a table and keeps the best.",
     ),
     common.output,
-    click.option(
+    option(
         "--to",
         "format",
+        section=OUTPUT,
         type=click.Choice(["json", "parquet", "npz"]),
-        help="Format of the model. Default: by the output's suffix.",
+        help="Format of the model file. Default: by the suffix of the output.",
     ),
-    click.option(
+    option(
         "--decoder",
+        section=MODEL,
+        metavar="METHOD",
         type=click.Choice(["auto", "cells", "quadrature", "clomp", "shift"]),
         default="auto",
         show_default=True,
-        help="How to learn: from the cells, from the kernel sums alone, or what suits the sketch best.",
+        help="How to learn: from the cells (cells), from the kernel sums alone (quadrature, clomp, shift), "
+        "or the best choice for the sketch (auto).",
     ),
-    click.option(
+    option(
         "--trials",
+        section=MODEL,
         type=click.IntRange(min=1),
-        help="Starts to try. Default: 20; for clomp and shift up to 8.",
+        metavar="N",
+        help="Number of random starts. Default: 20; at most 8 for clomp and shift.",
     ),
     common.seed,
-    click.option(
+    option(
         "--robust",
+        section=MODEL,
         type=click.IntRange(min=3),
         metavar="Q",
-        help="Leave out blocks with bad rows, found by a median over Q groups: fewer than Q/2 such rows.",
+        help="Exclude outlying blocks (median of means over Q groups). Tolerates fewer than Q/2 corrupted "
+        "rows.",
     ),
-    click.option(
+    option(
         "--refine",
+        section=MODEL,
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
         metavar="N",
-        help="Improve the model by N exact passes over the rows of --data.",
+        help="Refine the model by N exact passes over the rows of --data.",
     ),
-    click.option(
+    option(
         "--data",
+        section=MODEL,
         multiple=True,
         metavar="INPUT",
-        help="Rows for --refine: a file, directory or glob; repeat it.",
+        shell_complete=common.complete_files,
+        help="Data for --refine: a file, directory or glob. Repeat it for several.",
     ),
     common.files,
-    common.weights("Column of row weights in --data. Default: that of the sketch."),
+    common.weights("Column of row weights in --data. Default: as in the sketch."),
     common.nulls,
     common.threads,
     common.memory,
@@ -104,40 +119,51 @@ _shared = common.stack(
     epilog="\b\nExample: nysketch learn kmeans data.nysk -k 10 -o model.json",
 )
 def command() -> None:
-    """Learn centroids or a Gaussian mixture from sketches, without their data.
+    """Learn k-means centroids or a Gaussian mixture from sketches, without the data.
 
     Several sketches are merged first. The model is in the units of the data.
     """
 
 
-@command.command(epilog="\b\nExample: nysketch learn kmeans monday.nysk tuesday.nysk -k 2:20 -o model.json")
+_COMMON = "trials refine data seed if_exists as_json"
+
+
+@command.command(
+    cls=Command,
+    common=f"ks output {_COMMON}",
+    epilog="\b\nExample: nysketch learn kmeans monday.nysk tuesday.nysk -k 2:20 -o model.json",
+)
 @_shared
 def kmeans(**request: Any) -> int:
     """Learn K centroids from the sketches SKETCH….
 
-    Distances are Euclidean, in the scaled units of the sketch. The model says how good it is: an estimate of
-    the mean squared distance of all rows to their centroids and, where the sketch has cells, a bound that
-    it cannot exceed. Of a range of K, the one with the largest Calinski-Harabasz index is kept.
+    Distances are Euclidean, in the scaled units of the sketch. The result includes an estimate of the mean
+    squared distance of all rows to their nearest centroid and, if the sketch has cells, a certified upper
+    bound. For a range of K, the model with the largest Calinski-Harabasz index is kept.
     """
     return _learn(None, **request)
 
 
 @command.command(
+    cls=Command,
+    common=f"ks output covariance {_COMMON}",
     epilog="\b\nExample: nysketch learn gmm data.nysk -k 10 --covariance full -o model.json",
 )
-@click.option(
+@option(
     "--covariance",
+    section=MODEL,
+    metavar="SHAPE",
     type=click.Choice(["spherical", "diag", "full"]),
     default="diag",
     show_default=True,
-    help="Shape of the components; spherical in the scaled units of the sketch.",
+    help="Covariance of the components: spherical (in scaled units), diag or full.",
 )
 @_shared
 def gmm(covariance: str, **request: Any) -> int:
     """Learn a mixture of K Gaussians from the sketches SKETCH….
 
-    The model says how good it is: its mean log-likelihood, in nats per row, on the rows that the sketch
-    keeps as a sample. Of a range of K, the one with the smallest BIC on these rows is kept.
+    The result includes the mean log-likelihood, in nats per row, on the sampled rows of the sketch. For a
+    range of K, the model with the smallest BIC on these rows is kept.
     """
     return _learn(covariance, **request)
 
@@ -168,7 +194,7 @@ def _learn(
 
     started = time.perf_counter()
     if bool(refine) != bool(data):
-        missing = "--data, the rows to refine on" if refine else "--refine, how often to read them"
+        missing = "--data, the rows to read" if refine else "--refine, the number of passes"
         raise UsageError(f"{'--refine' if refine else '--data'} needs {missing}")
     refinement = None
     if refine:
@@ -200,7 +226,7 @@ def _learn(
 
 
 def _counting(bar: Callable[[int, int | None], None]) -> Callable[[str, int], None]:
-    """Show all starts, of any decoder and k, as one growing number: how many come is unknown."""
+    """Show all starts, of any decoder and k, as one growing number: their total is unknown."""
     done = 0
 
     def progress(what: str, number: int) -> None:
@@ -263,7 +289,7 @@ _SHOWN = (
 _JUDGED_BY = {
     "cells": "estimated from cells",
     "data": "measured on the data",
-    "fit": "of the model itself: the sketch has neither cells nor a sample",
+    "fit": "computed from the fit: the sketch has neither cells nor a sample",
     "sample": "measured on sampled rows",
 }
 
@@ -276,7 +302,7 @@ def _lines(model: Any) -> list[tuple[str, str]]:
         lines.append(
             (
                 "certified bound",
-                "none" if bound is None else f"{bound:.6g}: the mean over all rows cannot exceed it",
+                "none" if bound is None else f"{bound:.6g}, an upper bound for the mean over all rows",
             )
         )
         shares = model.shares
@@ -288,18 +314,18 @@ def _lines(model: Any) -> list[tuple[str, str]]:
             lines.append(("certified", f"at least {facts['certified_log_likelihood']:.6g}"))
         shares = model.weights
     if facts.get("robust") is not None:
-        lines.append(("left out", _left_out(facts["robust"])))
+        lines.append(("excluded", _left_out(facts["robust"])))
     shown = ", ".join(f"{share:.3g}" for share in shares[:12])
     return [*lines, ("shares", shown + (f" and {len(shares) - 12} more" if len(shares) > 12 else ""))]
 
 
 def _left_out(robust: dict[str, Any]) -> str:
-    kind = "random blocks" if robust["blocks"] == "random" else "runs of consecutive rows"
+    kind = "random blocks" if robust["blocks"] == "random" else "spans of consecutive rows"
     numbers = robust["left_out"]
     if not numbers:
-        return f"no {kind}: none has bad rows in it"
+        return f"no {kind}: none is outlying"
     listed = f" ({', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''})"
-    return f"{len(numbers)} {kind}{listed} with {robust['rows_left_out']:,} rows, bad ones among them"
+    return f"{len(numbers)} {kind}{listed} with {robust['rows_left_out']:,} rows, some of them corrupted"
 
 
 def _print_sweep(result: Sweep) -> None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import click
-
 from nysketch.cli._common import print_sketch
 from nysketch.cli._options import common
+from nysketch.cli._sections import INPUT, option
+from nysketch.cli._sections import command as sectioned
 
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="\b\nExample: nysketch merge monday.nysk tuesday.nysk -o days.nysk")
+@sectioned(
+    common="output from_file if_exists partial",
+    example="nysketch merge monday.nysk tuesday.nysk -o days.nysk",
+)
 @common.inputs
 @common.output
 @common.if_exists_fail_or_overwrite
-@click.option(
-    "--partial", is_flag=True, help="Also merge parts (of `sketch --part`) of which others are missing yet."
+@option(
+    "--partial",
+    section=INPUT,
+    is_flag=True,
+    help="Merge parts of `sketch --part` even if some are missing.",
 )
 @common.force
 @common.lock_wait
@@ -36,8 +42,8 @@ def command(
 ) -> None:
     """Add the sketches INPUT…, which must share a basis: files, globs, or directories of *.nysk files.
 
-    The order does not matter, to the last bit. A file whose rows are in two of the sketches is refused, and
-    so are parts of `sketch --part` if one is there twice, or missing.
+    The result is the same in any order, to the last bit. Counting the rows of a file twice is an error, and
+    so are duplicate or missing parts of `sketch --part`.
     """
     from nysketch._support.intervals import in_words
     from nysketch.files.merge import merge_files, missing_in_words
@@ -47,10 +53,10 @@ def command(
     overwrite = if_exists == "overwrite"
     made = merge_files(paths, output, overwrite=overwrite, force=force, partial=partial, lock_wait=lock_wait)
     for path in made.doubled_inputs:
-        log.warning("%s is in more than one of these sketches: its rows are counted twice", path)
+        log.warning("%s is an input of several sketches: its rows are counted more than once", path)
     for whole, parts in made.doubled_parts:
         words = f"{in_words(parts, whole.of)} of {whole.name}"
-        log.warning("%s: in more than one of these sketches, and counted twice", words)
+        log.warning("%s: in several sketches, and counted more than once", words)
     if made.missing_parts:
         log.info("%s", missing_in_words(made.missing_parts))
     print_sketch(

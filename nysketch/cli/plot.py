@@ -1,4 +1,4 @@
-"""`nysketch plot`: a single picture of sketches or of a model."""
+"""`nysketch plot`: one picture of sketches or of a model."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import COLUMNS, INPUT, option
+from nysketch.cli._sections import command as sectioned
 
 
-@click.command(epilog="\b\nExample: nysketch plot data.nysk --model model.json -o data.svg")
-@click.argument("inputs", nargs=-1, required=True, metavar="FILE...")
+@sectioned(example="nysketch plot data.nysk --model model.json -o data.svg")
+@click.argument("inputs", nargs=-1, required=True, metavar="FILE...", shell_complete=common.complete_files)
 @common.output
-@click.option(
+@option(
     "--model",
+    section=INPUT,
     type=click.Path(path_type=Path),
-    help="Model whose clusters colour the landmarks of a sketch. Default: colour by density.",
+    metavar="FILE",
+    help="Colour the landmarks of a sketch by the clusters of this model. Default: by density.",
 )
-@click.option(
+@option(
     "--columns",
+    section=COLUMNS,
     type=click.UNPROCESSED,
     callback=common.names,
     metavar="NAMES",
-    help="Two columns to draw along: x,y. Default: the directions in which landmarks, or centres, vary most.",
+    help="Two columns for the axes: x,y. Default: the principal components of the landmarks or centres.",
 )
 @common.if_exists_fail_or_overwrite
 @common.as_json
@@ -37,11 +42,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Draw a sketch (*.nysk) or a model; of several sketches, how far apart they are.
+    """Plot a sketch (*.nysk), a model, or the distances between several sketches.
 
-    A sketch is drawn as its landmarks, as large as they have rows nearest to them; a model as its centres, as
-    large as their shares, with ellipses if it is a mixture; several sketches as a table of their distances
-    (MMD). The output is SVG or PNG, by its suffix; PNG needs matplotlib (pip install 'nysketch[report]').
+    A sketch is shown by its landmarks, sized by the number of rows nearest to them; a model by its centres,
+    sized by their shares, with ellipses for a mixture; several sketches by a table of their distances (MMD).
+    The output is SVG or PNG, by its suffix. PNG needs matplotlib (pip install 'nysketch[report]').
     """
     from nysketch.plotting.plots import plot
 

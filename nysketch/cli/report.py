@@ -1,4 +1,4 @@
-"""`nysketch report`: a store as one HTML file."""
+"""`nysketch report`: a report on a store as one HTML file."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import OUTPUT, option
+from nysketch.cli._sections import command as sectioned
 
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="\b\nExample: nysketch report store/ -o report.html")
+@sectioned(example="nysketch report store/ -o report.html")
 @click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
 @common.output
-@click.option(
+@option(
     "--if-exists",
+    section=OUTPUT,
     type=click.Choice(["fail", "overwrite"]),
     default="overwrite",
     show_default=True,
-    help="What to do if the output exists. A report is made to be made again.",
+    help="What to do if the output exists.",
 )
 @common.as_json
 @common.reporting
 def command(store: Path, output: Path, if_exists: str, as_json: bool, quiet: bool) -> None:
-    """Write what a STORE of `nysketch run` holds as one HTML file that needs nothing else.
+    """Write a report on a STORE of `nysketch run` as one self-contained HTML file.
 
-    It shows drift over time, which columns moved, clusters over time, a map of the newest partition, rows,
-    quality and runs; on screens of any size, light and dark. The same store gives the same bytes.
+    It shows drift over time, shifted columns, clusters over time, a map of the newest partition, row counts,
+    quality and the log of runs. The same store gives the same bytes.
     """
     from nysketch.report.write import write_report
 

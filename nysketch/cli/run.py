@@ -1,4 +1,4 @@
-"""`nysketch run`: one line in a crontab that keeps a store of sketches up to date."""
+"""`nysketch run`: update a store of sketches; made for cron."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import INPUT, OUTPUT, RUNNING, option
+from nysketch.cli._sections import command as sectioned
 
 if TYPE_CHECKING:
     from nysketch.jobs.store import Store
@@ -23,24 +25,43 @@ def _seconds_or_none(ctx: click.Context, param: click.Parameter, value: float | 
     return None if value is None else common.seconds(ctx, param, value)
 
 
-@click.command(epilog="\b\nExample: nysketch run taxi.toml --lock-wait 600 --log-format json")
+@sectioned(example="nysketch run taxi.toml --lock-wait 600 --log-format json")
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.toml")
-@click.option(
+@option(
     "--set",
     "changes",
+    section=INPUT,
     multiple=True,
     metavar="TABLE.KEY=VALUE",
-    help="Override a setting of the job file; repeat it. In lists by name: comparisons.previous.alpha=0.01.",
+    help="Override a setting of the job file. Repeat it for several. Entries of lists go by name: "
+    "comparisons.previous.alpha=0.01.",
 )
-@click.option("--show-config", is_flag=True, help="Print all settings, as a job file (or JSON), and stop.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing and read no rows.")
-@click.option("--threads", type=click.IntRange(min=1), help="Worker threads. Default: [job] threads.")
-@click.option(
+@option(
+    "--show-config",
+    section=OUTPUT,
+    is_flag=True,
+    help="Print all settings as a job file (or JSON) and exit.",
+)
+@option(
+    "--dry-run",
+    section=RUNNING,
+    is_flag=True,
+    help="Show what the run would do. Write nothing and read no rows.",
+)
+@option(
+    "--threads",
+    section=RUNNING,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Worker threads. Default: threads in [job].",
+)
+@option(
     "--lock-wait",
+    section=RUNNING,
     type=float,
     metavar="SECONDS",
     callback=_seconds_or_none,
-    help="How long to wait for another run on the same store. Default: [job] lock_wait, 0 if not set.",
+    help="How long to wait if another run is using the store. Default: lock_wait in [job], or 0.",
 )
 @common.as_json
 @common.reporting
@@ -111,7 +132,7 @@ def _announce(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool
     for name, why in summary.skipped.items():
         log.warning("skipped %s: %s", name, why)
     for path in summary.waiting:
-        log.info("left for the next run, since it was written just now: %s", path)
+        log.info("left for the next run, because it was modified just now: %s", path)
     for error in summary.errors:
         log.error("%s", error)
     for alarm in summary.alarms:
@@ -128,5 +149,5 @@ def _sentence(alarm: dict[str, Any]) -> str:
     p = "" if alarm["p_value"] is None else f" (p {alarm['p_value']:.3g})"
     return (
         f"{alarm['partition']} differs from {alarm['other']} by an MMD of {alarm['mmd']:.4g}{p}, "
-        f"by comparison {alarm['name']!r}"
+        f"in comparison {alarm['name']!r}"
     )

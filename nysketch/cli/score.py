@@ -1,4 +1,4 @@
-"""`nysketch score`: how well a model describes rows."""
+"""`nysketch score`: how well a model fits data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nysketch.cli import _output
 from nysketch.cli._common import execution, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.engine import EngineChoice, reads_rows
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_INPUTS_SKIPPED
 from nysketch.models.stored import AnyModel
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from nysketch.sources.options import ReadOptions
 
 
-@click.command(epilog="\b\nExample: nysketch score model.json 'logs/*.parquet' --nulls drop")
+@sectioned(
+    common="weights nulls skip_unreadable threads as_json",
+    example="nysketch score model.json 'logs/*.parquet' --nulls drop",
+)
 @click.argument("model_path", metavar="MODEL", type=click.Path(path_type=Path))
 @common.inputs
 @common.files
@@ -40,8 +44,8 @@ def command(
 ) -> int:
     """Measure a MODEL on all rows of INPUTs in one pass.
 
-    Of k-means, the mean squared distance to the nearest centroid, in scaled units, beside the bound that
-    was certified from the sketch, if there is one; of mixtures, the mean log-likelihood in nats per row.
+    For k-means, this is the mean squared distance to the nearest centroid, in scaled units, with the bound
+    that was certified from the sketch, if any. For mixtures, it is the mean log-likelihood in nats per row.
     """
     from nysketch.models.apply import threads_within
     from nysketch.models.files import load_model
@@ -93,7 +97,7 @@ def _facts(model: AnyModel, result: Score) -> dict[str, Any]:
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what to print for people."""
+    """Return the lines to print."""
     dropped = f", {facts['dropped_rows']:,} dropped" if facts["dropped_rows"] else ""
     lines = [("rows", f"{facts['rows']:,}{dropped}")]
     if facts["kind"] == "kmeans":
@@ -102,7 +106,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         if facts["certified_bound"] is not None:
             lines.append(("certified bound", f"{facts['certified_bound']:.6g}"))
         if facts["mean_squared_distance_data_units"] is not None:
-            lines.append(("in units of the data", f"{facts['mean_squared_distance_data_units']:.6g}"))
+            lines.append(("in data units", f"{facts['mean_squared_distance_data_units']:.6g}"))
         lines.append(("sum", f"{facts['sum_squared_distance']:.10g}"))
     else:
         mean, error = facts["mean_log_likelihood"], facts["mean_log_likelihood_se"]

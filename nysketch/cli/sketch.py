@@ -22,6 +22,18 @@ from nysketch.cli._common import (
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, engine
+from nysketch.cli._sections import (
+    ADVANCED_INPUT,
+    ADVANCED_KEEP,
+    ADVANCED_RUNNING,
+    BASIS,
+    INPUT,
+    KEEP,
+    OUTPUT,
+    RUNNING,
+    option,
+)
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_INPUTS_SKIPPED, ClusterError, UsageError
 
 if TYPE_CHECKING:
@@ -35,98 +47,139 @@ if TYPE_CHECKING:
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="\b\nExample: nysketch sketch 'logs/2024-*.parquet' --nulls drop -m 500 -o logs.nysk")
+@sectioned(
+    common="output columns exclude nulls landmarks bandwidth scale basis_path threads if_exists",
+    example="nysketch sketch 'logs/2024-*.parquet' --nulls drop -m 500 -o logs.nysk",
+)
 @common.inputs
 @common.output
 @common.table
 @common.row_weights
 @common.nulls
-@click.option(
+@option(
     "--basis",
     "basis_path",
+    section=BASIS,
     type=click.Path(path_type=Path),
-    help="Basis or sketch file whose basis to use. Required for standard input (-).",
+    metavar="FILE",
+    help="Use the basis of this basis or sketch file. Required for standard input (-).",
 )
-@click.option(
+@option(
     "--part",
+    section=INPUT,
     metavar="I/N",
-    help="Read part I of N only, such as 3/16, of the same inputs each time; `nysketch merge` adds them.",
+    help="Read only part I of N, such as 3/16. Give every part the same inputs, and add the parts with "
+    "`nysketch merge`.",
 )
 @basis_making
 @common.seed
-@click.option(
-    "--blocks", type=int, default=64, show_default=True, help="Blocks of rows to keep separate sums for."
-)
-@click.option(
-    "--sample-rows",
-    type=click.IntRange(min=0),
-    help="Rows to keep as a sample, to measure quality by. Default: 2000, fewer if they are very wide.",
-)
-@click.option(
-    "--cells/--no-cells",
-    default=True,
-    show_default=True,
-    help="Keep sums over the rows nearest to each landmark.",
-)
-@click.option(
-    "--far-rows",
-    type=click.IntRange(min=0),
-    help="Rows to keep because they are farthest from their landmarks. Default: 500, fewer if they are very "
-    "wide.",
-)
-@click.option(
-    "--runs",
-    type=click.IntRange(min=0),
+@option(
+    "--blocks",
+    section=KEEP,
+    type=int,
+    metavar="N",
     default=64,
     show_default=True,
-    help="Runs of consecutive rows to keep separate sums for, at most; 0: none.",
+    help="Random blocks of rows with separate sums, for standard errors and tests.",
 )
-@click.option(
-    "--shuffles",
+@option(
+    "--sample-rows",
+    section=KEEP,
     type=click.IntRange(min=0),
+    metavar="N",
+    help="Rows to keep as a sample, to measure quality. Default: 2000, fewer for very wide rows.",
+)
+@option(
+    "--cells/--no-cells",
+    section=KEEP,
+    default=True,
+    show_default=True,
+    help="Keep sums over the rows nearest to each landmark. `nysketch learn` works best with them.",
+)
+@option(
+    "--permutations",
+    section=KEEP,
+    aliases=["--shuffles"],
+    type=click.IntRange(min=0),
+    metavar="N",
     default=500,
     show_default=True,
-    help="Shuffles by which `nysketch independence` tells chance, with --group; 0: keep nothing for that.",
+    help="With --group: permutations for the test of `nysketch independence`. 0 keeps nothing for it.",
 )
-@common.shuffle_rows
-@click.option("--pairs", is_flag=True, help="Keep sums to test pairs of groups, too.")
-@click.option(
+@option(
+    "--pairs",
+    section=KEEP,
+    is_flag=True,
+    help="With --group: keep sums to test pairs of groups, too.",
+)
+@option(
+    "--far-rows",
+    section=ADVANCED_KEEP,
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Rows to keep that are farthest from their landmarks. Default: 500, fewer for very wide rows.",
+)
+@option(
+    "--spans",
+    section=ADVANCED_KEEP,
+    aliases=["--runs"],
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=64,
+    show_default=True,
+    help="Maximum number of spans of consecutive rows with separate sums. 0 keeps none.",
+)
+@common.permutation_rows(ADVANCED_KEEP, ", at least --sample-rows")
+@option(
     "--second-moments",
+    section=ADVANCED_KEEP,
     is_flag=True,
     help="Keep sums of products of kernel values, for `nysketch coreset --method mercer`: a matrix of "
-    "landmarks × landmarks, which takes many times as long as all the rest.",
+    "landmarks × landmarks. The pass takes many times longer.",
 )
-@click.option(
+@option(
     "--precision",
+    section=ADVANCED_RUNNING,
     type=click.Choice(["float32", "float64"]),
     default="float32",
     show_default=True,
-    help="Of kernel values; float64 is the slow reference.",
+    help="Precision of kernel values. float64 is the slow reference.",
 )
 @engine
-@click.option(
-    "--batch-rows", type=click.IntRange(min=1), help="Rows to read at once. Default: about 4 MB worth."
+@option(
+    "--batch-rows",
+    section=ADVANCED_INPUT,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rows to read at once. Default: about 4 MB.",
 )
 @common.memory
-@click.option(
+@option(
     "--checkpoint-every",
+    section=ADVANCED_RUNNING,
     type=float,
     default=30.0,
     show_default=True,
     metavar="SECONDS",
     callback=common.seconds,
-    help="How often to save progress beside the output.",
+    help="Interval between checkpoints, which are saved beside the output.",
 )
-@click.option("--restart", is_flag=True, help="Discard the checkpoint of an unfinished run.")
-@click.option(
+@option("--restart", section=RUNNING, is_flag=True, help="Discard the checkpoint of an unfinished run.")
+@option(
     "--if-exists",
+    section=OUTPUT,
     type=click.Choice(["fail", "skip", "overwrite"]),
     default="fail",
     show_default=True,
-    help="If the output exists; skip only if it was made from the same inputs and settings.",
+    help="What to do if the output exists. skip: keep it if inputs and settings are the same.",
 )
 @common.lock_wait
-@click.option("--dry-run", is_flag=True, help="Show columns, fragments, memory and file size; read no rows.")
+@option(
+    "--dry-run",
+    section=RUNNING,
+    is_flag=True,
+    help="Show columns, fragments, memory and file size. Read no rows.",
+)
 @common.as_json
 @common.reporting
 def command(
@@ -148,12 +201,15 @@ def command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
-    **kept: Any,  # from --blocks to --precision: options with the names of fields of PassOptions
+    permutations: int,
+    permutation_rows: int | None,
+    spans: int,
+    **kept: Any,  # the other options from --blocks to --precision: named like fields of PassOptions
 ) -> int:
     """Sketch INPUTs in one pass: Parquet, HDF5, CSV or Feather files, directories, globs, URIs, or -.
 
-    Memory does not grow with the rows. An interrupted run continues where it stopped when the same
-    command is given again.
+    Memory use does not depend on the number of rows. To continue an interrupted run, run the same command
+    again.
     """
     from nysketch.accumulators.options import PassOptions
     from nysketch.files.format import load_basis
@@ -168,11 +224,19 @@ def command(
     if basis_path is not None:
         refuse_basis_making(click.get_current_context())
         basis = load_basis(basis_path)
-    pass_options = PassOptions(seed=seed, nulls=nulls, weights=reading.weights, **kept)
+    pass_options = PassOptions(
+        seed=seed,
+        nulls=nulls,
+        weights=reading.weights,
+        runs=spans,
+        shuffles=permutations,
+        shuffle_rows=permutation_rows,
+        **kept,
+    )
     source = open_source(inputs, reading.for_basis(basis))
     log_left_out(source)
     if pass_options.pairs and count_groups(basis) < 2:
-        raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
+        raise UsageError("--pairs needs groups of columns: define them with --group x=a,b --group y=c")
     planned = plan_pass(
         source,
         basis,
@@ -184,12 +248,14 @@ def command(
     )
     if shard is not None and basis_path is None:
         log.info(
-            "every part makes the same basis from a pilot of all rows: `nysketch basis` once, and --basis "
-            "for the parts, would save that"
+            "every part computes the same basis from a pilot sample of all rows. To save time, run `nysketch "
+            "basis` once, and give its file to the parts with --basis"
         )
     if dry_run:
         if output.exists() and if_exists == "fail":
-            log.warning("%s exists already: the run itself would stop, see --if-exists", output)
+            log.warning(
+                "%s exists already: without --dry-run this command would fail; see --if-exists", output
+            )
         _print_plan(planned, as_json)
         return 0
     saving = Saving(if_exists, checkpoint_every, restart, lock_wait)
@@ -215,7 +281,9 @@ def _log_how_to_continue(output: Path) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Terminated, ClusterError):
         if checkpoint_path(output).exists():
-            log.warning("finished work is in %s: the same command continues it", checkpoint_path(output))
+            log.warning(
+                "progress is saved in %s: run the same command again to continue", checkpoint_path(output)
+            )
         raise
 
 
@@ -279,9 +347,7 @@ def _print_outcome(
             for sentence in quality["advice"]:
                 _output.echo(whose + sentence)
         elif not judge:
-            _output.echo(
-                "`nysketch info` tells how good it is: to measure it here would take too much memory"
-            )
+            _output.echo("Quality not measured: it would need too much memory here. Run `nysketch info`")
 
 
 def _quality(sketch: Sketch, *, judge: bool) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""`nysketch status`: what a store holds, and what it lacks."""
+"""`nysketch status`: the state of a store."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import command as sectioned
 
 _SHOWN = 10
 
 
-@click.command(epilog="\b\nExample: nysketch status store --json")
+@sectioned(example="nysketch status store --json")
 @click.argument("store", type=click.Path(path_type=Path), metavar="STORE")
 @common.as_json
 @common.reporting
 def command(store: Path, as_json: bool, quiet: bool) -> None:
     """Show the partitions of STORE, its last run, missing dates, drift, windows, models and disk use.
 
-    Reads the store only, and needs no lock: it may be asked during a run.
+    This only reads the store and takes no lock, so it is safe during a run.
     """
     from nysketch.jobs.status import status
     from nysketch.jobs.store import Store
@@ -32,7 +33,7 @@ def command(store: Path, as_json: bool, quiet: bool) -> None:
         return
     _output.print_fields(_fields(found))
     if found["drift"]:
-        click.echo("\nthe last partitions, compared")
+        click.echo("\nlatest comparisons")
         _output.print_table(
             ["partition", "with", "MMD", "error", "p-value", "verdict"],
             [_row(comparison) for comparison in found["drift"]],
@@ -46,25 +47,29 @@ def _fields(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("store", f"{found['store']} ({found['name']}), {_output.size(found['bytes'])}"),
         ("partitions", f"{count:,}" + (f" from {found['first']} to {found['last']}" if count else "")),
         ("rows", f"{found['rows']:,}{dropped}"),
-        ("missing", f"{len(gaps):,}: {_listed(gaps)}" if gaps else "no dates between them"),
+        ("missing", f"{len(gaps):,}: {_listed(gaps)}" if gaps else "none"),
     ]
     if found["retired"]:
-        fields.append(("retired", f"{found['retired']:,} partitions before these"))
+        fields.append(("retired", f"{found['retired']:,} earlier partitions"))
     if found["unfinished"]:
         fields.append(("unfinished", _listed(found["unfinished"])))
     for name, window in found["windows"].items():
         span = f"{window['partitions']} partitions, {window['first']} to {window['last']}"
-        fields.append((f"window {name}", f"{span}; {window['steps']} steps since the last fresh merge"))
+        fields.append(
+            (f"window {name}", f"{span}; {window['steps']} updates since it was last merged from scratch")
+        )
     for name, model in found["models"].items():
-        fields.append((f"model {name}", f"{model['kind']}, k = {model['k']}, of {model['window']}"))
+        fields.append((f"model {name}", f"{model['kind']}, k = {model['k']}, on {model['window']}"))
     alarms = [f"{alarm['partition']} ({alarm['name']})" for alarm in found["alarms"]]
-    fields.append(("different", _listed(alarms) if alarms else "no partition, beyond chance and at_least"))
+    fields.append(
+        ("different", _listed(alarms) if alarms else "none (significantly, and by at_least or more)")
+    )
     last = found["last_run"]
     if last is None:
-        fields.append(("last run", "none has ended"))
+        fields.append(("last run", "none has finished"))
     else:
         what = f"{last.get('started')}, exit code {last.get('exit_code')}, {last.get('seconds')} s"
-        fields.append(("last run", f"{what}; {found['runs']:,} in all"))
+        fields.append(("last run", f"{what}; {found['runs']:,} runs in total"))
         fields += [("  error", str(error)) for error in last.get("errors", [])]
         fields += [("  skipped", f"{name}: {why}") for name, why in dict(last.get("skipped", {})).items()]
     return fields

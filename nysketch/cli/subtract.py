@@ -9,11 +9,12 @@ import click
 
 from nysketch.cli._common import print_sketch
 from nysketch.cli._options import common
+from nysketch.cli._sections import command as sectioned
 
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="\b\nExample: nysketch subtract year.nysk january.nysk -o rest.nysk")
+@sectioned(example="nysketch subtract year.nysk january.nysk -o rest.nysk")
 @click.argument("whole", metavar="WHOLE", type=click.Path(path_type=Path))
 @click.argument("parts", nargs=-1, required=True, metavar="PART...", type=click.Path(path_type=Path))
 @common.output
@@ -32,12 +33,12 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Take the sketches PART… away from the sketch WHOLE, which must contain their rows."""
+    """Subtract the sketches PART… from the sketch WHOLE, which must contain their rows."""
     from nysketch.files.merge import subtract_files
 
     result, missing = subtract_files(
         whole, parts, output, overwrite=if_exists == "overwrite", force=force, lock_wait=lock_wait
     )
     for path in missing:
-        log.warning("%s was subtracted, but %s does not list it among its inputs", path, whole)
+        log.warning("%s was subtracted, but is not among the inputs of %s", path, whole)
     print_sketch(result.rows, output, as_json=as_json, quiet=quiet, missing_inputs=missing)

@@ -1,4 +1,4 @@
-"""`nysketch verify`: are these files complete and undamaged?"""
+"""`nysketch verify`: checksums and consistency of sketch files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ import click
 
 from nysketch.cli import _output
 from nysketch.cli._options import common
+from nysketch.cli._sections import command as sectioned
 from nysketch.errors import NysketchError
 
 log = logging.getLogger("nysketch")
 
 
-@click.command(epilog="\b\nExample: nysketch verify archive/*.nysk")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE...")
+@sectioned(example="nysketch verify archive/*.nysk")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...", shell_complete=common.complete_files)
 @common.as_json
 @common.reporting
 def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
-    """Read FILEs whole and check their checksums and that their parts fit together.
+    """Check that FILEs are complete, undamaged and consistent.
 
-    A FILE may also be a glob, or a directory of *.nysk files.
-    All files are checked; the exit code is that of the first bad one (5 for damage, 3 for unreadable).
+    A FILE may also be a glob, or a directory of *.nysk files. All files are checked. The exit code is that of
+    the first bad one: 5 if it is damaged, 3 if it cannot be read.
     """
     from nysketch.basis.base import Basis
     from nysketch.files.format import load

@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
@@ -176,9 +177,41 @@ def read_parts(path: Path, kinds: tuple[str, ...]) -> tuple[dict[str, Any], Arra
     """Read what `write_parts` wrote, if its kind is one of `kinds`."""
     try:
         with path.open("rb") as file:
-            return _read(file, os.fstat(file.fileno()).st_size, kinds, str(path))
+            size = os.fstat(file.fileno()).st_size
+            try:
+                return _read(file, size, kinds, str(path))
+            except CorruptSketchError as error:
+                remedy = _remedy(path, file, size) if "sketch" in kinds and file.seekable() else None
+                if remedy is None:
+                    raise
+                raise CorruptSketchError(remedy) from error
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+
+
+# What files of data start with, and how those end that start with anything.
+_DATA_STARTS = (b"PAR1", b"PARE", b"\x89HDF", b"ARROW1")
+_DATA_SUFFIXES = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")
+# In Parquet and NPZ files of models, near their end; in JSON files, near their beginning.
+_MODEL_MARKS = (b"nysketch_model", b'"kind": "kmeans"', b'"kind": "gmm"')
+_LOOKED_AT_BYTES = 1 << 20
+
+
+def _remedy(path: Path, file: BufferedIOBase, size: int) -> str | None:
+    """Return what to do where data, or a model, was given for a sketch; None if it was something else."""
+    file.seek(0)
+    start = file.read(8)
+    if start.startswith((b"{", b"PK", b"PAR1")):
+        looked_at = file.read(_LOOKED_AT_BYTES)
+        file.seek(max(0, size - _LOOKED_AT_BYTES))
+        looked_at += file.read(_LOOKED_AT_BYTES)
+        if any(mark in looked_at for mark in _MODEL_MARKS):
+            return f"{path}: this is a model, not a sketch. `nysketch assign`, `score` and `plot` read models"
+    if start.startswith(_DATA_STARTS) or path.name.lower().endswith(_DATA_SUFFIXES):
+        stem = path.stem.removesuffix(".csv")
+        command = shlex.join(["nysketch", "sketch", str(path), "-o", str(path.with_name(f"{stem}.nysk"))])
+        return f"{path}: this is data, not a sketch. Run `{command}` first"
+    return None
 
 
 def _read(

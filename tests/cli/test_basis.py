@@ -174,7 +174,7 @@ def test_every_kernel(do, folder, tmp_path, kernel, suffix):
     assert facts["origin"]["sampling"] == "kmeans++"
     assert re.search(rf"^kernel +{re.escape(said)}", shown, re.MULTILINE)
     assert "quality" in shown and "landmarks: the projection error" in shown
-    assert re.search(r"kmeans\+\+ of the pilot: mean squared distance [\d.e-]+$", shown, re.MULTILINE)
+    assert re.search(r"kmeans\+\+ on the pilot sample: mean squared distance [\d.e-]+$", shown, re.MULTILINE)
     assert facts["sampled_rows"] == facts["quality"]["rows"] == (500 if kind == "text" else ROWS)
     assert facts["quality"]["advice"][0] in shown
 
@@ -190,12 +190,12 @@ def test_every_sampling(do, folder, tmp_path, sampling, suffix):
     if sampling == "leverage":
         assert report["lambda"] > 0
         assert 0 < report["scores"]["min"] <= report["scores"]["median"] <= report["scores"]["max"] <= 1
-        (line,) = (line for line in shown.splitlines() if "leverage of the pilot: " in line)
+        (line,) = (line for line in shown.splitlines() if "leverage on the pilot sample: " in line)
         for name in ("lambda", "effective dimension", "min", "median", "max"):
             assert re.search(rf"\b{name} [\d.e-]+", line), line
     elif sampling in ("greedy", "rpcholesky"):
         assert 0 < report["residual_trace"] < 1
-        assert f"{sampling} of the pilot: residual trace" in shown
+        assert f"{sampling} on the pilot sample: residual trace" in shown
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "h5"])
@@ -221,7 +221,7 @@ def test_groups(do, folder, tmp_path, suffix):
     p, q = facts["kernel"]["groups"]
     assert (p["name"], p["features"], p["kernel"]["name"]) == ("p", [0, 2], "laplacian-l1")
     assert (q["name"], q["features"], q["kernel"]["name"]) == ("q", [2, 3], "gaussian")
-    said = r"product of p: laplacian-l1, bandwidth [\d.]+; q: gaussian, bandwidth [\d.]+ on"
+    said = r"product of p: laplacian-l1, bandwidth [\d.]+; q: gaussian, bandwidth [\d.]+, standard"
     assert re.search(said, shown)
 
 
@@ -255,7 +255,7 @@ def test_quality_is_told_by_sketch_basis_and_info(do, folder, tmp_path):
     assert sentence in shown
     for name in ("measured on", "residual", "projection error", "effective dimension"):
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
-    assert f"{ROWS} rows that stand for {ROWS}" in shown
+    assert f"a sample of {ROWS} of {ROWS} rows" in shown
     assert "landmarks: the projection error" in do("basis", data, "-m", M, "-o", basis)
     assert "landmarks: the projection error" in do("info", basis)
     quality = json.loads(do("info", sketch, "--json"))["quality"]
@@ -293,7 +293,7 @@ def test_do_the_old_landmarks_cover_the_new_rows(do, run, folder, tmp_path):
     for new, old, code, complaint in (
         ("other", "old", 4, "different columns: x, y and x, y, z"),
         ("none", "old", 3, "too few to measure by"),
-        ("basis", "old", 2, "holds a basis, not a sketch"),
+        ("basis", "old", 2, "is a basis file, without rows"),
         ("same", "missing", 3, "missing.nysk"),
     ):
         result = run("info", paths[new], "--against", paths.get(old, tmp_path / "missing.nysk"))
@@ -340,7 +340,7 @@ WRONG = [
     (["--kernel", "linear", "--kernel", "cosine"], 2, "'--kernel'.*given twice: linear and cosine"),
     (["--group", "x"], 2, "'--group'.*'x' is not of the form NAME=COLUMN,COLUMN"),
     (["--group", "=x"], 2, "'--group'.*'=x' is not of the form"),
-    (["--group", "p=x", "--group", "p=y"], 2, "'--group'.*two groups 'p'"),
+    (["--group", "p=x", "--group", "p=y"], 2, "'--group'.*two groups have the name 'p'"),
     (["--group", "p=x", "--columns", "x,y"], 2, "leave out --columns"),
     (["--group", "p=x,nothing"], 3, "nothing"),
     (["--group", "p=x", "--kernel", "p=spectrum"], 2, "spectrum kernel is for one text column"),
@@ -431,7 +431,7 @@ def test_a_basis_cannot_be_made_again(run, folder, tmp_path, shelf, flags):
     result = run(
         "sketch", folder / "numbers-a.parquet", "--basis", shelf / "basis.nysk", *flags, "-o", output
     )
-    check_refused(result, 2, f"{flags[0]}.*is for making a basis, but --basis gives one", output)
+    check_refused(result, 2, f"{flags[0]}.*has no effect with --basis", output)
 
 
 def test_text_and_numbers_do_not_fit_each_others_basis(run, do, folder, tmp_path):
@@ -450,11 +450,11 @@ def test_text_and_numbers_do_not_fit_each_others_basis(run, do, folder, tmp_path
 @pytest.mark.parametrize("command", ["sketch", "basis"])
 def test_help_lists_all_kernels_and_samplings(do, command):
     text = " ".join(do(command, "--help").split())
-    listed = re.search(r"--kernel \[GROUP=\]NAME (.*?)\. \[default", text).group(1)
-    names = set(re.findall(r"[a-z][a-z0-9-]+", listed)) - {"or", "for", "text", "column"}
-    assert names == set(KERNELS)
-    listed = re.search(r"--sampling \[(.*?)\]", text).group(1)
-    assert tuple(listed.replace(" ", "").split("|")) == SAMPLINGS
+    listed = re.search(r"--kernel \[GROUP=\]NAME Kernel: (.*?)\. \[default", text).group(1)
+    names = set(re.findall(r"[a-z][a-z0-9-]+", listed)) - {"or", "text", "column"}
+    assert names - {"or"} == set(KERNELS)
+    listed = re.search(r"--sampling METHOD .*?: (.*?)\. \[default", text).group(1)
+    assert tuple(listed.replace(" or ", ", ").split(", ")) == SAMPLINGS
 
 
 def test_the_story_in_real_processes(run_cli, folder, tmp_path):
@@ -469,7 +469,7 @@ def test_the_story_in_real_processes(run_cli, folder, tmp_path):
         do("sketch", path, "--basis", "basis", "-o", f"{name}.nysk")
     do("merge", "a.nysk", "b.nysk", "-o", "ab.nysk")
     shown = do("info", "ab.nysk", "--against", "basis")
-    assert "leverage of the pilot: " in shown and "still cover the data" in shown
+    assert "leverage on the pilot sample: " in shown and "still cover the data" in shown
     assert nysketch.load(tmp_path / "ab.nysk").rows == ROWS
 
 

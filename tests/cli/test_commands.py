@@ -210,7 +210,7 @@ def test_globs_and_directories_without_sketches_exit_with_3(run_cli, days, comma
 @pytest.mark.parametrize("others", [["*.nysk"], ["."], ["./a.nysk", "."]], ids=" ".join)
 def test_what_a_glob_brings_may_not_be_given_again(run_cli, days, others):
     message = refusal(run_cli("merge", "a.nysk", *others, "-o", "../x.nysk", cwd=days), 2)
-    assert f"a.nysk: given twice, once by {others[-1]}" in message
+    assert f"a.nysk: given twice; {others[-1]} includes it" in message
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_merging_the_same_rows_twice_is_refused_unless_forced(run_cli, shelf, tm
     assert "would be counted twice" in refusal(run_cli(*merge, cwd=shelf), 4)
     result = run_cli(*merge, "--force", cwd=shelf)
     assert result.returncode == 0
-    assert "a.parquet is in more than one" in result.stderr
+    assert "a.parquet is an input of several sketches: its rows are counted more than once" in result.stderr
 
 
 def test_a_nightly_merge_does_not_add_its_own_output(run_cli, shelf, tmp_path):
@@ -260,7 +260,10 @@ def test_merging_a_basis_or_nonsense_exits_with_5(run_cli, shelf, tmp_path):
     result = run_cli("merge", "a.nysk", "basis.nysk", "-o", tmp_path / "x.nysk", cwd=shelf)
     assert "holds a basis, not a sketch" in refusal(result, 5)
     result = run_cli("merge", "a.nysk", "a.parquet", "-o", tmp_path / "x.nysk", cwd=shelf)
-    assert "a.parquet: not a usable sketch file" in refusal(result, 5)
+    assert (
+        "a.parquet: this is data, not a sketch. Run `nysketch sketch a.parquet -o a.nysk` first"
+        in refusal(result, 5)
+    )
     result = run_cli("merge", "a.nysk", "missing.nysk", "-o", tmp_path / "x.nysk", cwd=shelf)
     assert "missing.nysk: cannot read" in refusal(result, 3)
 

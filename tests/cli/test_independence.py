@@ -11,7 +11,7 @@ import nysketch
 from tests.cli.test_learn import refusal
 
 GROUPS = ["--group", "p=x", "--group", "q=y,u", "--group", "r=z"]
-QUICK = ["-m", "20", "--shuffles", "99"]
+QUICK = ["-m", "20", "--permutations", "99"]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def json_of(result, code=0):
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("more", [[], ["--shuffle-rows", "200"]], ids=["all rows", "a sample"])
+@pytest.mark.parametrize("more", [[], ["--permutation-rows", "200"]], ids=["all rows", "a sample"])
 def test_data_and_their_sketch_say_the_same(run_cli, tables, tmp_path, more):
     of_data = json_of(
         run_cli("independence", "a.parquet", "b.parquet", *GROUPS, *QUICK, *more, "--json", cwd=tables)
@@ -96,9 +96,9 @@ def test_what_people_read(run_cli, tables):
     head, pairs = result.stdout.split("\npairs\n")
     for words in (
         "p, q, r\n",
-        "500 shuffles of all rows (exact)",
+        "500 permutations of all rows (exact)",
         "dependent at level 0.05",
-        "; 1 at most, if groups determine each other",
+        " (1 if the groups determine each other)",
     ):
         assert words in head
     lines = [line.split() for line in pairs.splitlines()]
@@ -106,10 +106,12 @@ def test_what_people_read(run_cli, tables):
     assert [line[:2] for line in lines[1:]] == [["p,", "q"], ["p,", "r"], ["q,", "r"]]
     assert [line[-1] == "dependent" for line in lines[1:]] == [True, False, False]
     fair = run_cli("independence", "fair.nysk", "-q", cwd=tables).stdout
-    assert "no dependence beyond chance at level 0.05" in fair and "pairs" not in fair
-    untested = run_cli("independence", "a.nysk", "--shuffles", "0", "-q", cwd=tables).stdout
+    assert "no significant dependence at level 0.05" in fair and "pairs" not in fair
+    untested = run_cli("independence", "a.nysk", "--permutations", "0", "-q", cwd=tables).stdout
     assert untested.splitlines()[-1].split() == ["test", "none"]
-    sampled = run_cli("independence", "a.parquet", *GROUPS, *QUICK, "--shuffle-rows", "100", "-q", cwd=tables)
+    sampled = run_cli(
+        "independence", "a.parquet", *GROUPS, *QUICK, "--permutation-rows", "100", "-q", cwd=tables
+    )
     assert sampled.returncode == 0
 
 
@@ -131,7 +133,7 @@ def test_an_alarm_that_cannot_tell_is_a_failure(run_cli, tables):
         assert result.returncode == 0 and note in result.stderr and "HSIC" in result.stdout
         alarmed = run_cli("independence", f"{name}.nysk", "--alarm", cwd=tables)
         assert alarmed.returncode == 1 and "HSIC" in alarmed.stdout
-        assert "no test was possible: --alarm cannot tell" in alarmed.stderr
+        assert "the groups cannot be tested, so --alarm has no answer" in alarmed.stderr
 
 
 def test_several_sketches_are_merged(run_cli, tables, tmp_path):
@@ -146,7 +148,7 @@ def test_several_sketches_are_merged(run_cli, tables, tmp_path):
 
 def test_a_part_without_sums_of_groups_is_named(run_cli, tables):
     said = refusal(run_cli("independence", "b.nysk", "untold.nysk", cwd=tables), 4)
-    assert "untold.nysk has no sums of groups of columns: neither will what is told" in said
+    assert "untold.nysk has no sums of groups of columns: neither will the result" in said
     assert "Sketch the data again" in said
 
 
@@ -155,17 +157,17 @@ def test_a_part_without_sums_of_groups_is_named(run_cli, tables):
     [
         (["--landmarks", "5"], "--landmarks"),
         (
-            ["--shuffle-rows", "5"],
-            "--shuffle-rows: is for data; these are sketches, since there is no --group",
+            ["--permutation-rows", "5"],
+            "--permutation-rows: applies to data only; without --group the inputs are sketches",
         ),
-        (["--columns", "x"], "--columns: is for data; these are sketches, since there is no --group"),
-        (["--nulls", "drop"], "--nulls: is for data; these are sketches, since there is no --group"),
-        (["--kernel", "linear"], "--kernel: is for data; these are sketches, since there is no --group"),
-        (["--skip-unreadable"], "--skip-unreadable: is for data"),
-        (["--alarm", "--shuffles", "0"], "--alarm needs a test: leave out --shuffles 0"),
-        (["--shuffles", "10"], "with 10 shuffles no p-value is below 0.091"),
+        (["--columns", "x"], "--columns: applies to data only; without --group the inputs are sketches"),
+        (["--nulls", "drop"], "--nulls: applies to data only; without --group the inputs are sketches"),
+        (["--kernel", "linear"], "--kernel: applies to data only; without --group the inputs are sketches"),
+        (["--skip-unreadable"], "--skip-unreadable: applies to data only"),
+        (["--alarm", "--permutations", "0"], "--alarm needs a test: leave out --permutations 0"),
+        (["--permutations", "10"], "with 10 shuffles no p-value is below 0.091"),
         (["--alpha", "1"], "--alpha"),
-        (["--shuffles", "-1"], "--shuffles"),
+        (["--permutations", "-1"], "--permutations"),
     ],
 )
 def test_what_makes_no_sense_with_sketches_is_refused(run_cli, tables, arguments, complaint):
@@ -184,7 +186,7 @@ def test_what_is_not_there_or_not_known(run_cli, tables):
     refusal(run_cli("independence", "a.parquet", cwd=tables), 5)
     refusal(run_cli("independence", "basis.nysk", cwd=tables), 5)
     one = refusal(run_cli("independence", "a.parquet", "--group", "p=x,y", cwd=tables), 2)
-    assert "there must be two groups or more: --group x=a,b --group y=c" in one
+    assert "give at least two groups: --group x=a,b --group y=c" in one
 
 
 def test_pairs_of_data(run_cli, tables):
@@ -247,11 +249,11 @@ def test_a_sketch_with_other_sums_of_groups_is_not_up_to_date(run_cli, tables, t
     assert make().returncode == 0
     first = out.read_bytes()
     assert make().returncode == 0
-    for other in (["--pairs"], ["--shuffles", "0"], ["--shuffle-rows", "100"]):
+    for other in (["--pairs"], ["--permutations", "0"], ["--permutation-rows", "100"]):
         refused = make(*other)
         assert refused.returncode != 0 and out.read_bytes() == first
         assert refused.stderr
-    assert "--pairs is for groups of columns" in refusal(
+    assert "--pairs needs groups of columns" in refusal(
         run_cli("sketch", "a.parquet", "--pairs", "-o", tmp_path / "x.nysk", cwd=tables), 2
     )
 
@@ -260,7 +262,7 @@ def test_too_few_shuffles_are_refused_before_anything_is_read(run_cli, tmp_path)
     pq.write_table(pa.table({"x": [None, 1.0], "y": [1.0, 2.0], "z": [1.0, 2.0]}), tmp_path / "null.parquet")
     groups = ["--group", "p=x", "--group", "q=y", "--group", "r=z"]
     for more in (["--alpha", "0.001"], ["--pairs"]):
-        result = run_cli("independence", "null.parquet", *groups, "--shuffles", "19", *more, cwd=tmp_path)
+        result = run_cli("independence", "null.parquet", *groups, "--permutations", "19", *more, cwd=tmp_path)
         assert result.returncode == 2 and "Use more --shuffles" in result.stderr
     result = run_cli("independence", "null.parquet", cwd=tmp_path)
     assert result.returncode == 5 and "name groups of columns with --group" in result.stderr

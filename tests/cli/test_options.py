@@ -8,7 +8,7 @@ import click
 import pytest
 
 import nysketch
-from nysketch.cli import COMMANDS, group
+from nysketch.cli import ABOUT, COMMANDS, group
 from nysketch.cli._options.common import stack
 from nysketch.passes.pilot import default_pilot_rows
 from tests.helpers import ROOT
@@ -17,7 +17,7 @@ README = ROOT / "README.md"
 HEAVY = ("h5py", "numba", "numpy", "pyarrow", "scipy")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *ABOUT])
 def test_help_works_and_ends_with_an_example(run_cli, command):
     long, short = run_cli(command, "--help"), run_cli(command, "-h")
     assert (long.returncode, long.stderr) == (0, "")
@@ -34,15 +34,15 @@ def test_the_readme_documents_every_command(command):
 def test_the_main_help_lists_all_commands(run_cli):
     result = run_cli("--help")
     assert result.returncode == 0
-    assert all(f"  {name} " in result.stdout for name in COMMANDS)
+    assert all(f"  {name} " in result.stdout for name in (*COMMANDS, *ABOUT))
     assert "Example: nysketch sketch " in result.stdout.rstrip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("command", ["sketch", "basis"])
 def test_help_tells_the_defaults_that_depend_on_the_data(run_cli, command):
     text = " ".join(run_cli(command, "--help").stdout.split())
-    assert "one per processor, as far as they fit --memory" in text
-    assert "10 per landmark and at least 10,000, but at most 32 MB worth, and never fewer" in text
+    assert "one per processor, as far as --memory allows" in text
+    assert "10 per landmark, at least 10,000, at most 32 MB, and never fewer" in text
     m, most = 100, 32 * 10**6
     assert [default_pilot_rows(m, d) for d in (1, 10**6)] == [10_000, m]
     assert default_pilot_rows(2000, 1) == 20_000
@@ -62,8 +62,9 @@ def test_help_loads_nothing_heavy(cli_command, arguments):
     assert result.stderr == "[]\n"
 
 
-def test_the_version_is_the_package_version(run_cli):
-    assert nysketch.__version__ in run_cli("--version").stdout
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_the_package_version(run_cli, flag):
+    assert nysketch.__version__ in run_cli(flag).stdout
 
 
 def test_an_unknown_command_is_answered_with_the_likely_one(run_cli):
@@ -121,7 +122,7 @@ JSON_COMMANDS = {
     "assign": ["model.json", "a.parquet", "-o", "{out}.parquet"],
     "score": ["model.json", "a.parquet"],
     "compare": ["a.nysk", "b.nysk"],
-    "independence": ["a.parquet", "--group", "p=x", "--group", "q=y", "-m", "5", "--shuffles", "50"],
+    "independence": ["a.parquet", "--group", "p=x", "--group", "q=y", "-m", "5", "--permutations", "50"],
     "coreset": ["a.parquet", "-m", "9", "-s", "3", "-o", "{out}.csv"],
     "export": ["a.nysk", "-o", "{out}.npz"],
     "report": ["{store}", "-o", "{out}.html"],

@@ -140,6 +140,29 @@ def test_commands_have_the_options_that_examples_use(page):
             assert flag in options_of(words), line
 
 
+# Options of other programs, of scripts, and one that there is not.
+OTHERS = {
+    "docs/contributing.md": {"--check"},
+    "docs/benchmarks/coresets.md": {"--section"},
+    "docs/benchmarks/scale.md": {"--section", "--rows"},
+    "docs/benchmarks/speed.md": {"--rows", "--repeat"},
+    "docs/guides/clusters.md": {"--array", "--mem", "--for", "--drop-nulls", "--scheduler-file"},
+    "docs/guides/inputs.md": {"--by"},
+}
+
+
+TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which may speak of the past
+
+
+@pytest.mark.parametrize("page", TODAY, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_options_in_the_text_exist(page):
+    reference = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", reference))
+    spans = re.findall(r"`([^`\n]*)`", prose(page))
+    found = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)}
+    assert found - known == OTHERS.get(page.relative_to(ROOT).as_posix(), set())
+
+
 def test_examples_with_options_are_found():
     flags = {
         flag

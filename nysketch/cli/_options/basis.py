@@ -1,4 +1,4 @@
-"""The options that make a basis: shared by `sketch` and `basis`."""
+"""The options that make a basis: shared by `sketch`, `basis`, `coreset` and `independence`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from nysketch.cli._options.common import Command, names
+from nysketch.cli._sections import ADVANCED_BASIS, BASIS, COLUMNS, option
 from nysketch.errors import UsageError
 
 
@@ -53,7 +54,7 @@ def _groups(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -
         if not name.strip() or not found:
             raise click.BadParameter(f"{text!r} is not of the form NAME=COLUMN,COLUMN", ctx, param)
         if name.strip() in groups:
-            raise click.BadParameter(f"there are two groups {name.strip()!r}", ctx, param)
+            raise click.BadParameter(f"two groups have the name {name.strip()!r}", ctx, param)
         groups[name.strip()] = list(found)
     return groups or None
 
@@ -81,111 +82,135 @@ _ASKED_FOR = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 def basis_making(command: Command) -> Command:
     """Add the options that make a basis; passes them on as `basis_options`."""
 
-    @click.option(
+    @option(
         "-m",
         "--landmarks",
+        section=BASIS,
         type=_Landmarks(),
         default=1000,
         show_default=True,
         metavar="N|auto",
-        help="Number of landmark rows (or Fourier features). auto: double it until the error of the "
-        "landmarks is below that of the sampling.",
+        help="Number of landmarks (or Fourier features). auto: double it until the error of the landmarks "
+        "is below the sampling error.",
     )
-    @click.option(
+    @option(
         "--max-landmarks",
+        section=ADVANCED_BASIS,
         type=click.IntRange(min=1),
+        metavar="N",
         default=2000,
         show_default=True,
-        help="Where -m auto stops.",
+        help="Upper limit of -m auto.",
     )
-    @click.option(
+    @option(
         "--sampling",
+        section=ADVANCED_BASIS,
+        metavar="METHOD",
         type=click.Choice(["uniform", "kmeans++", "leverage", "greedy", "rpcholesky", "kmeans"]),
         default="kmeans++",
         show_default=True,
-        help="How landmarks are chosen from the pilot.",
+        help="How to choose landmarks from the pilot sample: uniform, kmeans++, leverage, greedy, rpcholesky "
+        "or kmeans.",
     )
-    @click.option(
+    @option(
         "--features",
+        section=ADVANCED_BASIS,
         type=click.Choice(["nystrom", "fourier"]),
         default="nystrom",
         show_default=True,
-        help="What is summed: kernel values at landmarks, or random Fourier features (no rows in the file).",
+        help="Feature map: kernel values at landmarks, or random Fourier features, which keep no rows in the "
+        "file.",
     )
-    @click.option(
+    @option(
         "--frequencies",
+        section=ADVANCED_BASIS,
         type=click.Choice(["gaussian", "adapted-radius"]),
         default="gaussian",
         show_default=True,
-        help="How Fourier frequencies are drawn.",
+        help="Distribution of Fourier frequencies.",
     )
-    @click.option(
+    @option(
         "--kernel",
+        section=BASIS,
         multiple=True,
         default=["gaussian"],
         show_default=True,
         metavar="[GROUP=]NAME",
         callback=_per_group,
-        help="gaussian, laplacian-l1, laplacian-l2, matern32, matern52, polynomial, linear or cosine; "
-        "for a text column spectrum or subsequence.",
+        help="Kernel: gaussian, laplacian-l1, laplacian-l2, matern32, matern52, polynomial, linear or "
+        "cosine. For a text column: spectrum or subsequence.",
     )
-    @click.option(
+    @option(
         "--bandwidth",
+        section=BASIS,
         multiple=True,
         default=["median"],
         show_default=True,
         metavar="[GROUP=]B",
         callback=_per_group,
-        help="median (of distances), 0.5*median, or a number in scaled units; several with commas make a "
-        "sum of Gaussians.",
+        help="Bandwidth: median (of the distances between rows), a multiple such as 0.5*median, or a number "
+        "in scaled units. Several, separated by commas, give a sum of Gaussians.",
     )
-    @click.option(
+    @option(
         "--degree",
+        section=ADVANCED_BASIS,
         type=click.IntRange(min=1),
+        metavar="N",
         default=2,
         show_default=True,
-        help="Of the polynomial kernel.",
+        help="Degree of the polynomial kernel.",
     )
-    @click.option(
+    @option(
         "--offset",
+        section=ADVANCED_BASIS,
         type=float,
+        metavar="X",
         default=1.0,
         show_default=True,
-        help="Constant inside the polynomial kernel.",
+        help="Constant term of the polynomial kernel.",
     )
-    @click.option(
+    @option(
         "--length",
+        section=ADVANCED_BASIS,
         type=click.IntRange(min=1),
+        metavar="N",
         default=3,
         show_default=True,
-        help="Characters of the substrings that kernels of text compare.",
+        help="Substring length of the text kernels, in characters.",
     )
-    @click.option(
+    @option(
         "--decay",
+        section=ADVANCED_BASIS,
         type=float,
+        metavar="X",
         default=0.5,
         show_default=True,
-        help="What each character, or gap, of a subsequence counts.",
+        help="Decay factor of the subsequence kernel, per character and gap.",
     )
-    @click.option(
+    @option(
         "--group",
+        section=COLUMNS,
         multiple=True,
         metavar="NAME=COLUMNS",
         callback=_groups,
-        help="Columns that share a kernel, x=a,b; repeat it. The kernel is then the product over groups.",
+        help="Group of columns with a kernel of its own: x=a,b. Repeat it for each group. The kernel is the "
+        "product over groups.",
     )
-    @click.option(
+    @option(
         "--scale",
+        section=BASIS,
         type=click.Choice(["none", "standard", "robust"]),
         default="standard",
         show_default=True,
-        help="Scaling of columns, from the pilot: by deviation, or by quartiles.",
+        help="Scale columns by their standard deviation, or by their quartiles (robust).",
     )
-    @click.option(
+    @option(
         "--pilot-rows",
+        section=ADVANCED_BASIS,
         type=click.IntRange(min=1),
-        help="Rows in the pilot sample. Default: 10 per landmark and at least 10,000, but at most 32 MB "
-        "worth, and never fewer than the landmarks.",
+        metavar="N",
+        help="Rows in the pilot sample, which sets scaling, bandwidth and landmarks. Default: 10 per "
+        "landmark, at least 10,000, at most 32 MB, and never fewer than the landmarks.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -200,12 +225,12 @@ def basis_making(command: Command) -> Command:
 
 
 def _refuse_idle(ctx: click.Context, wanted: dict[str, Any]) -> None:
-    """Complain about options, given on the command line, that would do nothing."""
+    """Refuse options, given on the command line, that would have no effect."""
     kernels = wanted["kernel"].values() if isinstance(wanted["kernel"], dict) else [wanted["kernel"]]
     idle = {
         "--degree": "polynomial" not in kernels and "is for the polynomial kernel",
         "--offset": "polynomial" not in kernels and "is for the polynomial kernel",
-        "--length": not {"spectrum", "subsequence"} & {*kernels} and "is for the kernels of text",
+        "--length": not {"spectrum", "subsequence"} & {*kernels} and "is for text kernels",
         "--decay": "subsequence" not in kernels and "is for the subsequence kernel",
         "--frequencies": wanted["features"] != "fourier" and "is for --features fourier",
         "--sampling": wanted["features"] == "fourier" and "is for landmarks, not for Fourier features",
@@ -218,10 +243,10 @@ def _refuse_idle(ctx: click.Context, wanted: dict[str, Any]) -> None:
 
 
 def refuse_basis_making(ctx: click.Context) -> None:
-    """Complain about options that make a basis where one is given; a settings file may hold them."""
+    """Refuse options that make a basis where one is given; a settings file may hold them."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
         if parameter.name in _BASIS_MAKING and source in _ASKED_FOR:
             flag = "/".join(parameter.opts)
             where = f" (from {parameter.envvar})" if source == ParameterSource.ENVIRONMENT else ""
-            raise UsageError(f"{flag}{where}: is for making a basis, but --basis gives one; leave out either")
+            raise UsageError(f"{flag}{where}: has no effect with --basis; leave out one of them")

@@ -15,9 +15,12 @@ from click.core import ParameterSource
 
 from nysketch._support.sizes import bytes_of
 from nysketch.cli import _output
+from nysketch.cli._sections import ADVANCED_INPUT, COLUMNS, INPUT, OUTPUT, RUNNING, TEST, option
 from nysketch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from nysketch.sources.options import ReadOptions
 
 Command = Callable[..., Any]
@@ -36,7 +39,7 @@ def stack(*decorators: Decorator) -> Decorator:
 
 
 def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str) -> str:
-    """Use the format also for complaints about the other options."""
+    """Use the format also for errors in the other options."""
     del ctx, param
     _output.set_up_logging(quiet=False, verbose=False, log_format=log_format)
     return log_format
@@ -45,16 +48,23 @@ def _set_log_format(ctx: click.Context, param: click.Parameter, log_format: str)
 def reporting(command: Command) -> Command:
     """Add -q, -v and --log-format, and set up the log accordingly; passes `quiet` on."""
 
-    @click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors; no progress.")
-    @click.option("-v", "--verbose", is_flag=True, help="Details, and tracebacks of internal errors.")
-    @click.option(
+    @option("-q", "--quiet", section=OUTPUT, is_flag=True, help="Print warnings and errors only.")
+    @option(
+        "-v",
+        "--verbose",
+        section=OUTPUT,
+        is_flag=True,
+        help="Print details, and tracebacks of internal errors.",
+    )
+    @option(
         "--log-format",
+        section=OUTPUT,
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
         is_eager=True,
         callback=_set_log_format,
-        help="Format of what goes to stderr.",
+        help="Format of log lines on stderr.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, quiet: bool, verbose: bool, log_format: str, **kwargs: Any) -> Any:
@@ -64,20 +74,23 @@ def reporting(command: Command) -> Command:
     return wrapped
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
+as_json = option(
+    "--json", "as_json", section=OUTPUT, is_flag=True, help="Print the result as one JSON object."
+)
 
 
 def _file_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
     if not path.name:
-        raise click.BadParameter("a file name is needed", ctx, param)
+        raise click.BadParameter("this is not a file name", ctx, param)
     if path == Path("-"):
         raise click.BadParameter("results cannot be written to standard output; name a file", ctx, param)
     return path
 
 
-output = click.option(
+output = option(
     "-o",
     "--output",
+    section=OUTPUT,
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
     callback=_file_name,
@@ -92,18 +105,20 @@ def seconds(ctx: click.Context, param: click.Parameter, value: float) -> float:
     return value
 
 
-lock_wait = click.option(
+lock_wait = option(
     "--lock-wait",
+    section=OUTPUT,
     type=float,
     default=0.0,
     show_default=True,
     metavar="SECONDS",
     callback=seconds,
-    help="How long to wait for another run on the same output.",
+    help="How long to wait if another process is writing the same output.",
 )
 
-if_exists_fail_or_overwrite = click.option(
+if_exists_fail_or_overwrite = option(
     "--if-exists",
+    section=OUTPUT,
     type=click.Choice(["fail", "overwrite"]),
     default="fail",
     show_default=True,
@@ -125,20 +140,27 @@ def writes_output(command: Command) -> Command:
     return wrapped
 
 
-force = click.option(
-    "--force", is_flag=True, help="Trust me: rows are counted as often as I say, whatever the inputs listed."
-)
+force = option("--force", section=INPUT, is_flag=True, help="Skip the double-counting check.")
+
+
+def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Let the shell complete names of files, where more than names of files is accepted."""
+    from click.shell_completion import CompletionItem
+
+    del ctx, param
+    return [CompletionItem(incomplete, type="file")]
 
 
 def inputs(command: Command) -> Command:
     """Add INPUT… and --from-file; passes `inputs`, a list of strings, on."""
 
-    @click.argument("inputs", nargs=-1, metavar="INPUT...")
-    @click.option(
+    @click.argument("inputs", nargs=-1, metavar="INPUT...", shell_complete=complete_files)
+    @option(
         "--from-file",
+        section=INPUT,
         type=click.Path(path_type=Path),
         metavar="LIST",
-        help="File with one more input per line; lines that start with # are comments.",
+        help="Text file with one more input per line. Lines that start with # are comments.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, inputs: tuple[str, ...], from_file: Path | None, **kwargs: Any) -> Any:
@@ -157,12 +179,12 @@ def all_inputs(inputs: tuple[str, ...], from_file: Path | None) -> list[str]:
             raise InputError(f"{from_file}: cannot read the list of inputs: {error}") from error
         listed += [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not listed:
-        raise UsageError("no inputs were given")
+        raise UsageError("no inputs given")
     return listed
 
 
 def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path]:
-    """Return the files that paths, globs and directories of sketches stand for, in a stable order.
+    """Return the files that paths, globs and directories of sketches name, in a stable order.
 
     A file may be named twice, but a glob or directory must not bring it a second time; nor do they bring
     the file `but`, which has another part in the command.
@@ -177,13 +199,13 @@ def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path
                 if name == text or but is None or os.path.realpath(name) != os.path.realpath(but)
             ]
         except (OSError, ValueError) as error:
-            raise InputError(f"{text}: cannot look up: {error}") from error
+            raise InputError(f"{text}: cannot look it up: {error}") from error
         files += matches
         brought |= {real: text for name, real in matches if name != text}
     times = Counter(real for _, real in files)
     for name, real in files:
         if times[real] > 1 and real in brought:
-            raise UsageError(f"{name}: given twice, once by {brought[real]}")
+            raise UsageError(f"{name}: given twice; {brought[real]} includes it")
     return [Path(name) for name, _ in files]
 
 
@@ -218,29 +240,42 @@ def names(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, 
 def files(command: Command) -> Command:
     """Add the options that say how files are read; passes them on as `reading`, a ReadOptions."""
 
-    @click.option("--dataset", multiple=True, help="HDF5 data set to read; repeat for several 1-D ones.")
-    @click.option(
-        "--allow-external",
+    @option(
+        "--skip-unreadable",
+        section=INPUT,
         is_flag=True,
-        help="Trust HDF5 files: follow links, external storage and virtual data sets.",
+        help="Skip files that cannot be opened, and exit with code 6.",
     )
-    @click.option(
-        "--skip-unreadable", is_flag=True, help="Skip files that cannot be opened, and exit with code 6."
+    @option(
+        "--dataset",
+        section=ADVANCED_INPUT,
+        multiple=True,
+        metavar="PATH",
+        help="HDF5 dataset to read. Repeat it for several one-dimensional ones.",
     )
-    @click.option(
+    @option(
+        "--allow-external",
+        section=ADVANCED_INPUT,
+        is_flag=True,
+        help="Follow links, external storage and virtual datasets in HDF5 files. For trusted files only.",
+    )
+    @option(
         "--retries",
+        section=ADVANCED_INPUT,
         type=click.IntRange(min=0),
+        metavar="N",
         default=4,
         show_default=True,
-        help="How often to try again, at longer and longer intervals, when a remote file cannot be read.",
+        help="Retries of a failed remote read, at increasing intervals.",
     )
-    @click.option(
+    @option(
         "--timeout",
+        section=ADVANCED_INPUT,
         type=click.FloatRange(min=0, min_open=True),
         default=30.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to wait for each answer of a remote server.",
+        help="How long to wait for each response of a remote server.",
     )
     @functools.wraps(command)
     def wrapped(
@@ -269,15 +304,17 @@ def files(command: Command) -> Command:
 def table(command: Command) -> Command:
     """Add the options that say which columns to read, and how; passes them on as `reading`."""
 
-    @click.option(
+    @option(
         "--columns",
+        section=COLUMNS,
         type=click.UNPROCESSED,
         callback=names,
         metavar="NAMES",
-        help="Columns to use, in this order: a,b,c. Default: all numeric ones.",
+        help="Columns to use, in this order: a,b,c. Default: all numeric columns.",
     )
-    @click.option(
+    @option(
         "--exclude",
+        section=COLUMNS,
         type=click.UNPROCESSED,
         callback=names,
         metavar="NAMES",
@@ -301,7 +338,7 @@ def weights(help: str) -> Decorator:
     """Add --weights, below `files` or `table`, to what they pass on as `reading`."""
 
     def decorate(command: Command) -> Command:
-        @click.option("--weights", metavar="COLUMN", help=help)
+        @option("--weights", section=COLUMNS, metavar="COLUMN", help=help)
         @functools.wraps(command)
         def wrapped(*args: Any, reading: ReadOptions, weights: str | None, **kwargs: Any) -> Any:
             return command(*args, reading=replace(reading, weights=weights), **kwargs)
@@ -314,12 +351,13 @@ def weights(help: str) -> Decorator:
 row_weights = weights("Column of non-negative row weights.")
 
 
-nulls = click.option(
+nulls = option(
     "--nulls",
+    section=COLUMNS,
     type=click.Choice(["error", "drop"]),
     default="error",
     show_default=True,
-    help="Rows with nulls, NaN or infinities: stop, or drop and count them.",
+    help="Rows with nulls, NaN or infinities: stop with an error, or drop and count them.",
 )
 
 
@@ -327,7 +365,7 @@ def keep(help: str) -> Decorator:
     """Add --keep, for columns that pass through, below `files` or `table`, to what they pass on."""
 
     def decorate(command: Command) -> Command:
-        @click.option("--keep", type=click.UNPROCESSED, callback=names, metavar="NAMES", help=help)
+        @option("--keep", section=COLUMNS, type=click.UNPROCESSED, callback=names, metavar="NAMES", help=help)
         @functools.wraps(command)
         def wrapped(*args: Any, reading: ReadOptions, keep: tuple[str, ...] | None, **kwargs: Any) -> Any:
             return command(*args, reading=replace(reading, keep=keep or ()), **kwargs)
@@ -338,7 +376,7 @@ def keep(help: str) -> Decorator:
 
 
 def refuse_others(ctx: click.Context, meant: set[str], why: str) -> None:
-    """Complain about parameters, given by the command line or a variable, that are not `meant` here."""
+    """Refuse parameters, given on the command line or by a variable, that are not `meant` here."""
     asked = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     for parameter in ctx.command.params:
         given = ctx.get_parameter_source(parameter.name or "") in asked
@@ -346,26 +384,45 @@ def refuse_others(ctx: click.Context, meant: set[str], why: str) -> None:
             raise UsageError(f"{'/'.join(parameter.opts)}: {why}")
 
 
-seed = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random."
+seed = option(
+    "--seed",
+    section=RUNNING,
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
 )
-alpha = click.option(
+alpha = option(
     "--alpha",
+    section=TEST,
+    metavar="LEVEL",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Level: how often the test may reject by chance.",
+    help="Significance level of the test.",
 )
-shuffle_rows = click.option(
-    "--shuffle-rows",
-    type=click.IntRange(min=0),
-    help="Rows to sample for shuffling groups of columns, and no fewer than --sample-rows. Default: 50,000, "
-    "fewer if they are very wide.",
-)
-threads = click.option(
+
+
+def permutation_rows(section: str, more: str = "") -> Decorator:
+    """Return --permutation-rows, in a section of the help, which may say `more`."""
+    return option(
+        "--permutation-rows",
+        section=section,
+        aliases=["--shuffle-rows"],
+        type=click.IntRange(min=0),
+        metavar="N",
+        help=f"Rows to sample for the permutation test of independence{more}. Default: 50,000, fewer for "
+        "very wide rows.",
+    )
+
+
+threads = option(
     "--threads",
+    section=RUNNING,
     type=click.IntRange(min=1),
-    help="Worker threads. Default: one per processor, as far as they fit --memory.",
+    metavar="N",
+    help="Worker threads. Default: one per processor, as far as --memory allows.",
 )
 
 
@@ -377,11 +434,12 @@ def _bytes(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
         raise click.BadParameter(str(error), ctx, parameter) from error
 
 
-memory = click.option(
+memory = option(
     "--memory",
+    section=RUNNING,
     default="512MB",
     show_default=True,
     metavar="SIZE",
     callback=_bytes,
-    help="Memory to stay within: decides how many threads run by default.",
+    help="Memory limit. It determines the default number of threads.",
 )

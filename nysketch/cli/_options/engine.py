@@ -1,4 +1,4 @@
-"""Options that say who runs the fragments: threads of this process, or a Dask cluster."""
+"""Options that choose the engine: threads of this process, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from nysketch.cli._options import common
 from nysketch.cli._options.common import Command
+from nysketch.cli._sections import DASK, option
 from nysketch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ class EngineChoice:
                     raise UsageError(f"{flag} is for a cluster: add --engine dask")
         elif self.threads is not None:
             raise UsageError(
-                "--threads is for the local engine: workers of a cluster have threads of their own"
+                "--threads is for the local engine: the workers of a cluster have their own threads"
             )
         elif (self.scheduler is None) == (self.workers is None):
             raise UsageError(
-                "--engine dask needs either --scheduler ADDRESS, of a cluster that is there, or --workers N, "
-                "for one on this machine"
+                "--engine dask needs either --scheduler ADDRESS, for a running cluster, or --workers N, for "
+                "a new one on this machine"
             )
 
     @property
@@ -57,14 +58,14 @@ class EngineChoice:
 
     @contextmanager
     def opened(self, threads: int, source: Source) -> Iterator[Engine]:
-        """Yield the engine: so many threads of this process, or the cluster, if it can read the source."""
+        """Yield the engine: threads of this process, or the cluster, if it can read the source."""
         if self.here:
             from nysketch.engines.threads import Threads
 
             yield Threads(threads)
             return
         if not source.is_files:  # now, not after a cluster was started
-            raise UsageError("standard input is read by this process: leave out --engine dask")
+            raise UsageError("a cluster cannot read standard input: leave out --engine dask")
         from nysketch.engines.dask.engine import cluster
 
         with cluster(self.scheduler, workers=self.workers, patience=self.patience) as engine:
@@ -75,31 +76,36 @@ def engine(command: Command) -> Command:
     """Add --threads, --engine and what belongs to it; passes an EngineChoice on, as `engine`."""
 
     @common.threads
-    @click.option(
+    @option(
         "--engine",
+        section=DASK,
         type=click.Choice(["local", "dask"]),
         default="local",
         show_default=True,
-        help="Who reads the rows: threads of this process, or a Dask cluster. The results are equal.",
+        help="Read rows with threads of this process, or on a Dask cluster. The results are identical.",
     )
-    @click.option(
+    @option(
         "--scheduler",
+        section=DASK,
         metavar="ADDRESS",
-        help="Of the Dask cluster: tcp://HOST:PORT, or the scheduler's JSON file.",
+        help="Address of a running Dask cluster, tcp://HOST:PORT, or its scheduler file.",
     )
-    @click.option(
+    @option(
         "--workers",
+        section=DASK,
         type=click.IntRange(min=1),
-        help="Start a Dask cluster of so many worker processes on this machine, for this command alone.",
+        metavar="N",
+        help="Start a Dask cluster of N worker processes on this machine, for this command only.",
     )
-    @click.option(
+    @option(
         "--worker-wait",
+        section=DASK,
         type=float,
         default=60.0,
         show_default=True,
         metavar="SECONDS",
         callback=common.seconds,
-        help="How long to wait for a first worker of the cluster, or for another one if the last has gone.",
+        help="How long to wait for the first worker, or for a new one after the last has gone.",
     )
     @functools.wraps(command)
     def wrapped(
@@ -118,7 +124,7 @@ def engine(command: Command) -> Command:
     return wrapped
 
 
-# What commands that read rows take: who reads them, in how much memory.
+# For commands that read rows: the engine and the memory limit.
 reads_rows = common.stack(engine, common.memory)
 
 
