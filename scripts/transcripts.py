@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 TUTORIAL, README = ROOT / "docs" / "tutorial.md", ROOT / "README.md"
 BLOCK = re.compile(r"(?<=<!-- transcript -->\n\n```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"\s+# .*$")
+TIME = re.compile(r"in [\d.]+ s$")
 ELISION = "…"
 
 
@@ -77,7 +78,8 @@ def updated(text: str, printed: dict[str, list[str]]) -> str:
         lines = []
         for command, before in steps(match[1]):
             output = written(printed[COMMENT.sub("", command)], before)
-            lines += [f"$ {command}", *output]
+            times_apart = [[TIME.sub("", line) for line in part] for part in (before, output)]
+            lines += [f"$ {command}", *(before if times_apart[0] == times_apart[1] else output)]
         return "".join(line + "\n" for line in lines)
 
     return BLOCK.sub(block, text)

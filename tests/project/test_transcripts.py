@@ -11,13 +11,12 @@ import pytest
 from scripts import transcripts
 
 NUMBER = re.compile(r"(?<![\w.])[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w])")
-TIME = re.compile(r"in [\d.]+ s$")
 ROUNDING = 1e-12
 
 
 def assert_alike(written, found):
     """Lines are the same, numbers within 1 %."""
-    written, found = (TIME.sub("in … s", re.sub(r" +", " ", line)) for line in (written, found))
+    written, found = (transcripts.TIME.sub("in … s", re.sub(r" +", " ", line)) for line in (written, found))
     assert NUMBER.sub("#", written) == NUMBER.sub("#", found)
     pairs = zip(NUMBER.findall(written), NUMBER.findall(found), strict=True)
     for before, now in ([float(number.replace(",", "")) for number in pair] for pair in pairs):
