@@ -10,7 +10,7 @@ import click
 from nysketch.cli import ABOUT, COMMANDS, group
 from nysketch.cli._sections import Command, write_options
 
-TARGET = Path(__file__).parent.parent / "docs" / "commands.md"
+TARGET = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
 SETTINGS: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,

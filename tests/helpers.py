@@ -28,6 +28,21 @@ def small_sketch(*, rows=300, seed=0, m=8, blocks=4, weights=None, precision="fl
     return nysketch.sketch(table, landmarks=m, blocks=blocks, weights=weights, precision=precision, threads=1)
 
 
+# What files store keeps its names; functions and commands have others.
+PUBLIC_NAMES = {
+    "m": "landmarks",
+    "scaling": "scale",
+    "runs": "spans",
+    "shuffles": "permutations",
+    "shuffle_rows": "permutation_rows",
+}
+
+
+def as_keywords(settings):
+    """Return stored settings, or the fields of options, as keywords of public functions."""
+    return {PUBLIC_NAMES.get(name, name): value for name, value in settings.items()}
+
+
 def grouped_sketch(*, rows=300, seed=0, **options):
     """Sketch a table of three groups of columns in memory, with sums of their pairs; few kilobytes."""
     random = np.random.default_rng(seed)

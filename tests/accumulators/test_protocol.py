@@ -21,7 +21,7 @@ from nysketch.passes.chunks import chunk_rows_for
 from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
-from tests.helpers import ARCHIVES
+from tests.helpers import ARCHIVES, as_keywords
 
 every = pytest.mark.parametrize("kind", STATISTICS, ids=lambda kind: kind.__name__)
 optional = pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_order_of_fragments_has_no_effect(kind, folder, basis):
 
 @pytest.fixture(scope="module")
 def by_threads(folder, basis):
-    how = asdict(OPTIONS) | {"basis": basis}
+    how = as_keywords(asdict(OPTIONS)) | {"basis": basis}
     return {n: nysketch.sketch(str(folder), engine=Threads(n), **how).tally for n in (1, 2, 5)}
 
 
@@ -143,7 +143,7 @@ def test_threads_have_no_effect(kind, threads, by_threads, folder, basis):
 @pytest.fixture(scope="module")
 def by_cluster(folder, basis, client):
     engine = DaskEngine(client, patience=30, seconds=0.02, fan_in=2)
-    return nysketch.sketch(str(folder), engine=engine, basis=basis, **asdict(OPTIONS)).tally
+    return nysketch.sketch(str(folder), engine=engine, basis=basis, **as_keywords(asdict(OPTIONS))).tally
 
 
 @every
@@ -265,9 +265,9 @@ def test_sums_of_other_rows_are_not_possible(kind, parts, basis):
 
 @optional
 def test_it_can_be_left_out(kind, folder, basis, tmp_path):
-    options = {"GroupSums": {"permutations": 0, "pairs": False}}.get(kind.__name__, kind.absent_settings)
-    without = nysketch.sketch(str(folder), basis=basis, **asdict(OPTIONS) | options)
-    having = nysketch.sketch(str(folder), basis=basis, **asdict(OPTIONS))
+    options = {"GroupSums": {"shuffles": 0, "pairs": False}}.get(kind.__name__, kind.absent_settings)
+    without = nysketch.sketch(str(folder), basis=basis, **as_keywords(asdict(OPTIONS) | options))
+    having = nysketch.sketch(str(folder), basis=basis, **as_keywords(asdict(OPTIONS)))
     nysketch.save(without, tmp_path / "without.nysk")
     for sketch in (without, nysketch.load(tmp_path / "without.nysk"), having + without, having - without):
         assert sketch.tally.get(kind) is None
@@ -295,7 +295,7 @@ def test_people_are_told_the_same_keys_with_and_without_it(kind, parts, basis):
 
 
 @every
-@pytest.mark.parametrize("more", [{}, {"spans": 64, "blocks": 64}, {"far_rows": 200, "sample_rows": 300}])
+@pytest.mark.parametrize("more", [{}, {"runs": 64, "blocks": 64}, {"far_rows": 200, "sample_rows": 300}])
 def test_the_size_in_the_file_is_planned(kind, more, folder, basis):
     options = replace(OPTIONS, **more)
     rows, d = 1190, basis.d

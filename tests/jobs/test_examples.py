@@ -77,8 +77,8 @@ def test_the_spring_of_2020_is_an_alarm(tmp_path, run_cli):
     assert script["farthest_from_fresh"](Store(tmp_path / "taxi-store")) <= 1e-12
 
 
-def test_the_page_for_operators_names_every_setting():
-    text = (ROOT / "docs" / "operating.md").read_text()
+def test_the_page_on_settings_names_every_setting():
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
     for tables in (TABLES, LISTS):
         for table, keys in tables.items():
             assert f"[{table}]" in text or f"[{table} " in text or re.search(rf"\[{table}\] ", text), table
@@ -86,7 +86,7 @@ def test_the_page_for_operators_names_every_setting():
 
 
 def test_the_page_for_operators_names_every_exit_code():
-    text = (ROOT / "docs" / "operating.md").read_text()
+    text = (ROOT / "docs" / "guides" / "jobs.md").read_text()
     table = text[text.index("| code |") : text.index("If several things")]
     found = {int(n) for cell in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for n in cell.split(",")}
     assert found == {0, 1, 2, 3, 4, 5, 6, 7, 75, 130, 143}

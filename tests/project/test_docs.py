@@ -1,23 +1,40 @@
-"""Documentation is true: the command reference, the README's example, the example configurations."""
+"""Documentation is true: links, examples, options, exit codes, the command reference, the configurations.
+
+The output of commands is test_transcripts.py's business, that of --json test_json.py's.
+"""
 
 import contextlib
 import os
 import re
 import runpy
+import shutil
+import signal
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import nysketch
-from nysketch.cli import COMMANDS
+from nysketch import errors
+from nysketch.cli import COMMANDS, group
+from scripts import transcripts
 from tests.helpers import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SHOP = [
+    f'python "{ROOT}/scripts/demo_orders.py"',
+    "nysketch sketch january.csv -m 200 -o january.nysk",
+    "nysketch sketch february.csv --basis january.nysk -o february.nysk",
+    "nysketch merge january.nysk february.nysk -o both.nysk",
+]
 
 
 def write_months(folder):
@@ -27,40 +44,171 @@ def write_months(folder):
         pq.write_table(table, folder / f"{month}.parquet")
 
 
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A folder with the orders of the tutorial and sketches of them, as `<!-- run -->` blocks expect."""
+    folder = tmp_path_factory.mktemp("shop")
+    for command in SHOP:
+        transcripts.shell(command, folder)
+    return folder
+
+
+@pytest.fixture
+def desk(shop, tmp_path, monkeypatch):
+    """A copy of the shop to work in."""
+    folder = shutil.copytree(shop, tmp_path / "desk")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def prose(path):
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@cache
+def anchors(path):
+    """Return the anchors of a page, as GitHub makes them from its headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
 def test_the_command_reference_is_what_help_says():
     made = runpy.run_path(str(ROOT / "scripts" / "command_reference.py"))["reference"]()
-    stored = (ROOT / "docs" / "commands.md").read_text()
+    stored = (ROOT / "docs" / "reference" / "commands.md").read_text()
     assert made == stored, "run: python scripts/command_reference.py"
 
 
+def test_the_readme_is_short():
+    assert (ROOT / "README.md").stat().st_size <= 10_000
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_readme_names_every_command(command):
+def test_the_readme_and_a_guide_have_every_command(command):
     assert f"`nysketch {command} " in (ROOT / "README.md").read_text()
+    guides = "".join(path.read_text() for path in (ROOT / "docs" / "guides").iterdir())
+    assert re.search(rf"nysketch\s{command}\b", guides)
 
 
-def test_the_python_example_of_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_months(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert examples
-    for example in examples:
-        exec(example, {})
-    assert nysketch.load("both.nysk").rows == 6000
+def test_the_index_links_every_page():
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages - {"index.md"} == {link for link in pages if f"]({link})" in index}
 
 
-def test_the_shell_example_of_the_readme_runs(tmp_path):
-    write_months(tmp_path)
-    (tmp_path / "logs").mkdir()
-    pq.write_table(pq.read_table(tmp_path / "january.parquet"), tmp_path / "logs" / "2024-01.parquet")
-    text = (ROOT / "README.md").read_text()
-    section = text[text.index("## Sixty seconds") : text.index("The same in Python")]
-    commands = re.findall(r"^\$ (nysketch .*?)(?:\s+#.*)?$", section, re.MULTILINE)
-    assert len(commands) == 13
-    for command in commands:
-        line = command.replace("nysketch", f"{sys.executable} -m nysketch", 1)
-        subprocess.run(line, shell=True, cwd=tmp_path, check=True, capture_output=True)
-    parts = [nysketch.load(tmp_path / f"{name}.nysk") for name in ("feb", "feb-again")]
-    assert np.array_equal(parts[0].kernel_sums, parts[1].kernel_sums)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_in_backticks_exist(page):
+    for name in re.findall(r"`((?:scripts|tests|configs|docs)/[\w/.-]+)`", prose(page)):
+        assert (ROOT / name).exists(), name
+
+
+def commands_in(page):
+    """Return the command lines of a page's blocks of code; continued lines are joined."""
+    blocks = re.findall(
+        r"^```(?:console|sh|yaml|crontab|ini)$(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    text = re.sub(r"(?:\\)?\n\s+(?=-)", " ", "".join(blocks))
+    return re.findall(r"\bnysketch ((?:" + "|".join(COMMANDS) + r") [^\n]*)", text)
+
+
+def options_of(words):
+    """Return the options that the command has which these words begin with."""
+    command = group.get_command(click.Context(group), words[0])
+    if isinstance(command, click.Group):
+        command = command.commands[words[1]]
+    shown = [p for p in command.params if not getattr(p, "hidden", False)]
+    return {name for parameter in shown for name in (*parameter.opts, *parameter.secondary_opts)} | {"-h"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_have_the_options_that_examples_use(page):
+    for line in commands_in(page):
+        words = line.split()
+        for flag in re.findall(r"(?<=\s)(--?[a-z][a-z-]*)", line.partition(" # ")[0]):
+            assert flag in options_of(words), line
+
+
+# Options of other programs, of scripts, and one that there is not.
+OTHERS = {
+    "docs/contributing.md": {"--check"},
+    "docs/benchmarks/coresets.md": {"--section"},
+    "docs/benchmarks/scale.md": {"--section", "--rows"},
+    "docs/benchmarks/speed.md": {"--rows", "--repeat"},
+    "docs/guides/clusters.md": {"--array", "--mem", "--for", "--drop-nulls", "--scheduler-file"},
+    "docs/guides/inputs.md": {"--by"},
+}
+
+
+TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which may speak of the past
+
+
+@pytest.mark.parametrize("page", TODAY, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_options_in_the_text_exist(page):
+    reference = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", reference))
+    spans = re.findall(r"`([^`\n]*)`", prose(page))
+    found = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)}
+    assert found - known == OTHERS.get(page.relative_to(ROOT).as_posix(), set())
+
+
+def test_examples_with_options_are_found():
+    flags = {
+        flag
+        for line in commands_in(ROOT / "docs/guides/clusters.md")
+        for flag in re.findall(r"--[a-z-]+", line)
+    }
+    assert {"--part", "--basis", "--if-exists", "--scheduler", "--memory"} <= flags
+
+
+RUN = re.compile(r"<!-- run -->\n\n```(python|console)\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if RUN.search(page.read_text())], ids=lambda path: path.stem
+)
+def test_examples_run(page, desk, capsys):
+    for language, block in RUN.findall(page.read_text()):
+        if language == "python":
+            exec(block, {})
+        else:
+            for line in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+                transcripts.shell(line, desk)
+
+
+def test_enough_examples_run():
+    found = [language for page in PAGES for language, _ in RUN.findall(page.read_text())]
+    assert found.count("python") >= 5 and found.count("console") >= 4
+
+
+def pages_of_exit_codes():
+    text = (ROOT / "docs" / "reference" / "exit-codes.md").read_text()
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    classes = {name: int(code) for name, code in re.findall(r"^\| `(\w+)` \| (\d+) \|", text, re.MULTILINE)}
+    return codes, classes
+
+
+def test_exit_codes_are_those_of_the_errors():
+    codes, classes = pages_of_exit_codes()
+    raised = {
+        name: kind.exit_code
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.NysketchError)
+    }
+    assert classes == raised
+    stopped = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+    assert codes == {0, errors.EXIT_INPUTS_SKIPPED, errors.EXIT_ALARM, *raised.values(), *stopped}
 
 
 def run_twice(config, *command, cwd):
@@ -137,20 +285,6 @@ def test_the_example_of_a_slurm_array_runs(tmp_path):
         assert nysketch.to_bytes(nysketch.sketch(months, basis=basis)) == Path("events.nysk").read_bytes()
 
 
-def test_commands_of_the_page_on_scaling_have_the_options_it_uses():
-    text = (ROOT / "docs" / "scaling.md").read_text()
-    reference = (ROOT / "docs" / "commands.md").read_text()
-    lines = re.findall(
-        r"nysketch ((?:sketch|basis|merge|info) [^\n`]*)", text.replace("\n              ", " ")
-    )
-    flags = {flag for line in lines for flag in re.findall(r"(--[a-z-]+)", line)}
-    assert {"--part", "--basis", "--partial", "--if-exists"} <= flags
-    for flag in flags:
-        assert f" {flag}" in reference, flag
-    for path in re.findall(r"\]\(\.\./([^)#]+)\)", text):
-        assert (ROOT / path).exists(), path
-
-
 class Frame:
     """As much of a Spark table as the recipe needs: partitions of Arrow batches, one of them empty."""
 
@@ -165,11 +299,11 @@ class Frame:
         return [SimpleNamespace(**row) for row in rows]
 
 
-def test_the_recipe_for_spark_of_the_page_on_scaling_runs(tmp_path, monkeypatch):
+def test_the_recipe_for_spark_of_the_page_on_clusters_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = pa.table({"x": np.random.default_rng(0).normal(size=1000)})
     nysketch.save(nysketch.Basis.fit(table, landmarks=20), "basis.nysk")
-    text = (ROOT / "docs" / "scaling.md").read_text()
+    text = (ROOT / "docs" / "guides" / "clusters.md").read_text()
     section = text[text.index("## Spark") : text.index("## Dask")]
     (recipe,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     batches = table.to_batches(max_chunksize=100)
