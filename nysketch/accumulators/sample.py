@@ -229,7 +229,7 @@ class RowSample(Statistic):
         if not text and (rows.dtype != dtype or rows.shape != (len(keys), d) or not np.isfinite(rows).all()):
             raise ValueError(f"{name}.rows are impossible")
         if text and len(rows) != len(keys):
-            raise ValueError(f"{name}.rows do not fit their keys")
+            raise ValueError(f"{name}.rows do not match their keys")
         if weights is not None and (
             weights.dtype != np.float64
             or weights.shape != keys.shape

@@ -126,6 +126,6 @@ def _notes_on_landmarks(count: int, wanted: int) -> list[str]:
     if count == wanted:
         return []
     return [
-        f"no positive weights of the landmarks have the means of all {wanted} test functions: they have "
-        f"those of the first {count}, and are near the others. More landmarks help"
+        f"no positive weights of the landmarks match the means of all {wanted} test functions; those of the "
+        f"first {count} match, the others are close. Use more `landmarks`"
     ]

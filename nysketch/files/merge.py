@@ -42,14 +42,14 @@ def merge_files(
     Nothing is doubled unless `force` allows to count rows twice, and no parts are missing unless `partial`
     says that they will come later.
     """
-    add = _Addition(paths[0], None if force else "use --force")
+    add = _Addition(paths[0], None if force else "use `force=True`")
 
     def require_all_parts(total: Sketch) -> None:
         missing = total.provenance.missing_parts()
         if missing and not partial:
             raise IncompatibleError(
-                f"{missing_in_words(missing)} from these {len(paths)} sketches. Sketch what is missing and "
-                "merge again, or merge what is there with --partial"
+                f"{missing_in_words(missing)} from these {len(paths)} sketches. Sketch the missing parts "
+                "and merge again, or merge what is there with `partial=True`"
             )
 
     total = _combine(paths, output, add, require_all_parts, overwrite=overwrite, lock_wait=lock_wait)
@@ -61,7 +61,7 @@ def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
 
     `what` is what comes of it, for messages.
     """
-    total = _folded(paths, _Addition(paths[0], "merge them first: nysketch merge --force"), what)
+    total = _folded(paths, _Addition(paths[0], "merge them first with `nysketch.merge(force=True)`"), what)
     log_missing_parts(total, what)
     return total
 
@@ -70,7 +70,7 @@ def log_missing_parts(thing: Sketch | Basis, what: str) -> None:
     """Warn that `what` will be that of some parts of inputs only, if it will."""
     missing = [] if isinstance(thing, Basis) else thing.provenance.missing_parts()
     if missing:
-        log.warning("%s: %s is that of the other rows", missing_in_words(missing), what)
+        log.warning("%s: %s covers only the remaining rows", missing_in_words(missing), what)
 
 
 def missing_in_words(missing: Sequence[Parts]) -> str:
@@ -178,12 +178,12 @@ def subtract_files(
             parts = [f"{in_words(held, of.of)} of {of.name}" for of, held in part.provenance.parts]
             raise IncompatibleError(
                 f"it holds rows of {'; '.join(parts) or unlisted[0]}, which is not among the inputs of "
-                f"{whole} or was subtracted already. If its rows are there all the same, use --force"
+                f"{whole} or was subtracted already. If it contains these rows anyway, use `force=True`"
             )
         if not left.tally.is_possible(left.basis):
             raise IncompatibleError(
-                f"it is not contained in {whole}: there are {rest.rows:,} rows left to subtract "
-                f"{part.rows:,} from, or other rows"
+                f"it is not contained in {whole}: {rest.rows:,} rows are left to subtract {part.rows:,} "
+                "from, or the rows differ"
             )
         missing.extend(unlisted)
         return left

@@ -36,7 +36,7 @@ def write_json(path: Path, value: Any) -> None:
         file.write(as_json(value))
 
 
-def read_json(path: Path, remedy: str = "remove it: the next `nysketch run` makes it again") -> Any:
+def read_json(path: Path, remedy: str = "remove it: the next `nysketch.run` makes it again") -> Any:
     """Read a value; say what helps if the file is damaged."""
     try:
         return json.loads(path.read_bytes())
@@ -132,7 +132,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{path}: cannot make this directory: {error.strerror or error}") from error
+        raise OutputError(f"{path}: cannot create this directory: {error.strerror or error}") from error
 
 
 def sweep(folders: Iterable[Path], *, but: Path) -> None:

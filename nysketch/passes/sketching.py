@@ -124,7 +124,7 @@ def basis_or_options(basis: Known | None, options: Mapping[str, Any]) -> Known |
     if basis is None:
         return wanted
     if wanted != BasisOptions():
-        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
+        raise UsageError("the basis determines landmarks, scaling and kernel: leave out their options")
     return basis
 
 
@@ -135,7 +135,7 @@ def make_basis(
     basis = fit_basis(source, options, seed=seed, nulls=nulls, execution=execution)
     if options.m != AUTO and basis.m < options.most:
         log.warning(
-            "only %d different rows to choose from: %d landmarks, not %d", basis.m, basis.m, options.most
+            "only %d distinct rows to choose from: %d landmarks, not %d", basis.m, basis.m, options.most
         )
     return basis
 

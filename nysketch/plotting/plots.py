@@ -74,7 +74,7 @@ def _of_one(paths: list[Path], model: str | Path | None, columns: Sequence[str] 
                 thing, path.name, None if model is None else load_model(model), columns=columns
             )
         if model is not None:
-            raise UsageError("it is a model already; --model is for a sketch")
+            raise UsageError("it is a model already; `model` needs a sketch")
         return draw_model(thing, path.name, columns=columns)
     except (UsageError, IncompatibleError) as error:
         raise type(error)(f"{path}: {error}") from error
@@ -104,7 +104,7 @@ def draw_sketch(
     """Draw the landmarks of a sketch, as large as they have rows, by density or by cluster."""
     basis = landmarks_of(thing)
     if basis is None:
-        raise UsageError("a picture needs landmarks that are points; these are Fourier features or text")
+        raise UsageError("a map needs numeric landmarks, not Fourier features or text")
     if model is not None and not fits(model, basis):
         theirs, ours = (", ".join(names[:10]) for names in (model.features, feature_names(basis.columns)))
         raise IncompatibleError(
@@ -155,14 +155,14 @@ def draw_model(model: AnyModel, name: str, *, columns: Sequence[str] | None = No
 
 def _of_several(paths: list[Path], model: str | Path | None, columns: Sequence[str] | None) -> Drawing:
     if model is not None or columns is not None:
-        raise UsageError("--model and --columns are for one sketch; several are drawn by their distances")
+        raise UsageError("`model` and `columns` apply to one sketch; several are drawn by their distances")
     if len(paths) > _MOST_SKETCHES:
         raise UsageError(f"{len(paths)} sketches are too many for one picture; give at most {_MOST_SKETCHES}")
     sketches = []
     for path in paths:
         thing = load(path)
         if not isinstance(thing, Sketch):
-            raise UsageError(f"{path}: is a basis; only sketches have distances")
+            raise UsageError(f"{path}: is a basis file; expected a sketch file")
         sketches.append(thing)
     return draw_distances(sketches, [path.name.removesuffix(".nysk") for path in paths])
 

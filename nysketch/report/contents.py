@@ -167,8 +167,8 @@ def _comparisons(found: Contents, path: Path) -> list[Compared]:
         found.problems.append(f"{path}: cannot read: {error.strerror or error}")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         found.problems.append(
-            f"{path}: does not hold comparisons ({type(error).__name__}: {error}); "
-            "remove it: the next `nysketch run` makes it again"
+            f"{path}: does not contain comparisons ({type(error).__name__}: {error}); remove it: the next "
+            "`nysketch.run` makes it again"
         )
     return []
 
