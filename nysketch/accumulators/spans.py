@@ -256,8 +256,8 @@ class Spans(Statistic):
         if spans is None:
             return None
         if spans["rows_per_run"] is None:
-            return "runs", f"{spans['count']:,}, each with all rows of one or more inputs"
-        return "runs", f"{spans['count']:,} of up to {spans['rows_per_run']:,} consecutive rows"
+            return "spans", f"{spans['count']:,}, each with all rows of one or more inputs"
+        return "spans", f"{spans['count']:,} of up to {spans['rows_per_run']:,} consecutive rows"
 
     def settings(self) -> dict[str, Any]:
         """Return the spans there is room for, as an option."""

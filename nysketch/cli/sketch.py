@@ -278,7 +278,7 @@ def _print_outcome(
         if quality is not None:
             whose = "" if quality["measured_on"] == "sample" else "When the basis was made: "
             for sentence in quality["advice"]:
-                _output.echo(whose + sentence)
+                _output.echo_message(whose + sentence)
         elif not judge:
             _output.echo(
                 "`nysketch info` tells how good it is: to measure it here would take too much memory"

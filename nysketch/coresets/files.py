@@ -21,7 +21,7 @@ from nysketch.columns import Column
 from nysketch.coresets.coreset import Coreset
 from nysketch.coresets.from_data import CoresetOptions, coreset_of_source
 from nysketch.coresets.from_sketch import coreset_of_sketch
-from nysketch.errors import UsageError
+from nysketch.errors import UsageError, json_in_shell
 from nysketch.files.merge import merged
 from nysketch.files.tables import format_of, table_writer
 from nysketch.passes.execution import HERE, Execution
@@ -77,7 +77,8 @@ def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
         columns[column.name] = _column(found.points, column, start) if own is None else own
         start += column.width
     table = pa.table(columns | kept)
-    return table.replace_schema_metadata({"nysketch": json.dumps(found.describe(), sort_keys=True)})
+    facts = json_in_shell(found.describe())
+    return table.replace_schema_metadata({"nysketch": json.dumps(facts, sort_keys=True)})
 
 
 def _column(points: Rows, column: Column, start: int) -> pa.Array:

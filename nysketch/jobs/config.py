@@ -293,7 +293,7 @@ def _require_sense(job: Job) -> None:
         try:
             compare_options(comparison).require_draws(len(settings["comparisons"]))
         except UsageError as error:
-            raise UsageError(f"{where}: {error}") from error
+            raise UsageError(f"{where}: {_in_toml(str(error))}") from error
     kept = settings["retention"]["partitions"]
     for window in settings["windows"]:
         if kept != ALL and window["last"] != ALL and window["last"] > kept:
@@ -311,7 +311,22 @@ def _require_sense(job: Job) -> None:
         try:
             make()
         except UsageError as error:
-            raise UsageError(f"[{table}]: {error}") from error
+            raise UsageError(f"[{table}]: {_in_toml(str(error), _KEYS.get(table, {}))}") from error
+
+
+# Options of a sketch whose keys have other names.
+_KEYS = {"sketch": {"spans": "runs", "permutations": "shuffles", "permutation_rows": "shuffle_rows"}}
+
+
+def _in_toml(message: str, keys: Mapping[str, str] | None = None) -> str:
+    """Spell the options that a message names as in a job file: `test="none"` is test = "none"."""
+
+    def spelled(found: re.Match[str]) -> str:
+        name = (keys or {}).get(found["name"], found["name"])
+        value = {"True": "true", "False": "false"}.get(found["value"], found["value"])
+        return name if value is None else f"{name} = {value}"
+
+    return re.sub(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`", spelled, message)
 
 
 def compare_options(comparison: Mapping[str, Any]) -> CompareOptions:

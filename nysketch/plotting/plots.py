@@ -129,7 +129,7 @@ def draw_sketch(
         height=_HEIGHT,
         same_units=columns is None,
     )
-    more = f" ({count(missing)} far out or with few rows are not drawn)" if missing else ""
+    more = f" ({count(missing)} far out or with few rows not drawn)" if missing else ""
     return _titled(drawing, title + more)
 
 
@@ -139,7 +139,7 @@ def draw_model(model: AnyModel, name: str, *, columns: Sequence[str] | None = No
     word = word_for(model)
     centres = centres_of(model, projection, by_share(model), word=word, sized=14.0)
     ellipses = ", ellipses at one and two standard deviations" if isinstance(model, MixtureModel) else ""
-    title = f"{name}: {plural(model.k, word)}, as large as their shares{ellipses}"
+    title = f"{name}: {plural(model.k, word)}, sized by share{ellipses}"
     drawing, _ = cloud(
         [],
         centres,
