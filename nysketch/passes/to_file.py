@@ -123,7 +123,7 @@ def sketch_to_file(
         except UnreadableError as error:
             if checkpoint is None or not checkpoint.path.exists():
                 raise
-            raise UnreadableError(f"{error}. Finished work is kept: repeat the call to continue") from error
+            raise UnreadableError(f"{error}. Finished work is kept: run again to continue") from error
         try:
             require_unchanged(source, before, why="the sums match no version of it")
         except InputError:

@@ -210,7 +210,7 @@ def test_lists_are_refused_by_csv_before_anything_is_read(tmp_path, run_cli):
     lists = pa.FixedSizeListArray.from_arrays(np.arange(200.0), 2)
     pq.write_table(pa.table({"v": lists}), tmp_path / "v.parquet")
     args = ["coreset", tmp_path / "v.parquet", "-m", 20, "-s", 5]
-    assert "CSV cannot hold lists" in refusal(run_cli(*args, "-o", tmp_path / "c.csv"), 2)
+    assert "CSV cannot store lists" in refusal(run_cli(*args, "-o", tmp_path / "c.csv"), 2)
     assert run_cli(*args, "-o", tmp_path / "c.arrow").returncode == 0
 
 

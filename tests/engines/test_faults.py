@@ -145,9 +145,7 @@ def test_a_fragment_that_kills_every_worker_is_named(source, notes, tmp_path, ho
         kind = Count if how == "together" else Pieces
         work, done = kind(source, notes, deadly=(17,)), set()
         with (
-            pytest.raises(
-                NysketchError, match=r"a.parquet, row group 17: every worker that read it has died"
-            ),
+            pytest.raises(NysketchError, match=r"a.parquet, row group 17: every worker that read it died"),
             closing(engine_run(work, source.fragments())) as finished,
         ):
             for result in finished:
@@ -393,5 +391,5 @@ def test_workers_that_come_later_are_looked_at_when_they_read(source, notes, tmp
 
 
 def test_connecting_needs_one_address_or_a_number(tmp_path):
-    with pytest.raises(nysketch.NysketchError, match="name a scheduler, or a number"), connect():
+    with pytest.raises(nysketch.NysketchError, match="give a `scheduler`, or a number"), connect():
         pass

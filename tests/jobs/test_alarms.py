@@ -159,7 +159,7 @@ def test_a_reference_that_is_missing_costs_no_other_comparison_and_no_alarm(nigh
     nightly.write(4, shift=3)
     summary = nightly.run()
     assert summary.exit_code == 7 and [a["name"] for a in summary.alarms] == ["previous"]
-    assert any("no such partition (has it retired?), and no such file" in text for text in summary.errors)
+    assert any("neither a partition (has it retired?) nor a file" in text for text in summary.errors)
     (nightly.folder / "away.nysk").rename(reference)
     found = nightly.run()
     assert [(a["partition"], a["name"]) for a in found.alarms] == [(day(4), "reference")]

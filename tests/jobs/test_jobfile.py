@@ -32,7 +32,7 @@ def load(tmp_path, text=SMALL, changes=(), environment=None):
         (SMALL + '[[models]]\nkind = "gmm"\nk = 2\nwindow = "last-9"\n', ["window 'last-9' is unknown"]),
         (SMALL + '[[models]]\nkind = "gmm"\n', ["[[models]] gmm: k is missing"]),
         (SMALL + '[[models]]\nkind = "gmm"\nk = "5:2"\n', ["range such as"]),
-        (SMALL + '[[models]]\nkind = "kmeans"\nk = 2\ncovariance = "full"\n', ["covariance is for gmm"]),
+        (SMALL + '[[models]]\nkind = "kmeans"\nk = 2\ncovariance = "full"\n', ["covariance applies to gmm"]),
         (SMALL + "[retention]\npartitions = 5\n[[windows]]\nlast = 7\n", ["last-7 is over 7", "keeps 5"]),
         (SMALL + '[[comparisons]]\nagainst = "reference"\n', ["needs reference"]),
         (SMALL + '[[comparisons]]\nagainst = "previous"\npermutations = 5\n', ["previous", "permutations"]),
@@ -85,7 +85,7 @@ def test_settings_in_lists_are_overridden_by_name(tmp_path):
     [
         ("basis.landmark=5", "Did you mean 'landmarks'?"),
         ("bases.landmarks=5", "Did you mean 'basis'?"),
-        ("landmarks=5", "is not of the form table.key=value"),
+        ("landmarks=5", "does not have the form table.key=value"),
         ("windows.last-8.last=5", "name 'last-8' is unknown"),
         ("basis.landmarks=x", "must be a whole number"),
     ],
@@ -138,5 +138,5 @@ def test_names_that_overrides_make_equal_are_refused(tmp_path):
 def test_a_glob_that_makes_no_sense(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text('[job]\nstore = "s"\n[inputs]\npaths = "[z-a]-{date}.parquet"\n')
-    with pytest.raises(UsageError, match="makes no sense as a glob"):
+    with pytest.raises(UsageError, match="not a valid glob"):
         load_job(path, environment={})

@@ -292,8 +292,8 @@ def test_unknown_groups(option):
         ({"kernel": {"time": "nothing"}}, "not 'nothing'"),
         ({"kernel": {"": "nothing"}}, "not 'nothing'"),
         ({"bandwidth": {"time": "never"}}, "not 'never'"),
-        ({"kernel": "spectrum"}, "one text column, not for groups"),
-        ({"kernel": {"time": "subsequence"}}, "one text column, not for groups"),
+        ({"kernel": "spectrum"}, "one text column, not groups"),
+        ({"kernel": {"time": "subsequence"}}, "one text column, not groups"),
     ],
     ids=str,
 )

@@ -127,7 +127,7 @@ def test_strange_strings(kernel, texts, tmp_path):
 @pytest.mark.parametrize("kernel", ["spectrum", "subsequence"])
 def test_strings_too_short_for_the_kernel(kernel):
     short = pa.table({"s": ["a", "", "bc"] * 20})
-    with pytest.raises(InputError, match=r"no string has the 3 characters.*smaller --length"):
+    with pytest.raises(InputError, match=r"no string has the 3 characters.*smaller `length`"):
         nysketch.sketch(short, kernel=kernel, length=3, m=3)
     basis = nysketch.Basis.fit(pa.table({"s": ["abc", "bcd"] * 20}), kernel=kernel, length=3, m=2)
     sketch = nysketch.sketch(short, basis=basis)

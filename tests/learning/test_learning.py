@@ -527,14 +527,14 @@ def test_a_constant_column_is_no_trouble(decoder, unit, few_draws):
 def test_more_clusters_than_different_rows_are_refused(covariance):
     made = sketch_of(np.tile(blobs(n=5)[0], (40, 1)), m=5)
     assert learn(made, 5, covariance).k == 5
-    with pytest.raises(UsageError, match="k = 6 is more than the 5 different"):
+    with pytest.raises(UsageError, match="`k=6` exceeds the 5 distinct"):
         learn(made, 6, covariance)
 
 
 def test_more_clusters_than_landmarks_are_possible_with_far_rows_only():
     rows = blobs(n=500)[0]
     assert learn_kmeans(sketch_of(rows, m=10, far_rows=30), 30, decoder="cells").k == 30
-    with pytest.raises(UsageError, match="sketch with more landmarks"):
+    with pytest.raises(UsageError, match="sketch with more `landmarks`"):
         learn_kmeans(sketch_of(rows, m=10, far_rows=0), 30)
 
 
@@ -556,13 +556,13 @@ def test_what_makes_no_sense_is_refused():
     for options, message in (
         ({"decoder": "magic"}, "decoder must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
         ({"covariance": "tied"}, "covariance must be one of spherical, diag, full, not 'tied'"),
-        ({"trials": 0}, "trials must be at least 1"),
-        ({"seed": -1}, "seed must be between 0"),
+        ({"trials": 0}, "`trials` must be at least 1"),
+        ({"seed": -1}, "`seed` must be between 0"),
     ):
         with pytest.raises(UsageError, match=message):
             Learner(made, **options)
     for k in (0, -3):
-        with pytest.raises(UsageError, match="number of clusters must be at least 1"):
+        with pytest.raises(UsageError, match="`k` must be at least 1"):
             learn_kmeans(made, k)
     with pytest.raises(UsageError, match="no number of clusters"):
         sweep(made, [])

@@ -271,7 +271,11 @@ def test_what_makes_no_sense_is_refused(run_cli, folder):
     cases = [
         ([*assign, "-o", "out.txt"], 2, "end it in .parquet"),
         ([*assign, "-o", "out.parquet", "--responsibilities"], 2, "those of mixtures"),
-        (["assign", "gmm.npz", "part-0.parquet", "-o", "o.csv", "--distances"], 2, "those to centroids"),
+        (
+            ["assign", "gmm.npz", "part-0.parquet", "-o", "o.csv", "--distances"],
+            2,
+            "only k-means models have --distances",
+        ),
         ([*assign, "-o", "out.parquet", "--columns", "x,y"], 2, "No such option"),
         ([*assign, "-o", "out.parquet", "--keep", "nam"], 3, "did you mean 'name'?"),
         ([*assign, "-o", "out.parquet", "--keep", "id,id"], 2, "named twice"),
@@ -280,7 +284,7 @@ def test_what_makes_no_sense_is_refused(run_cli, folder):
         (["assign", "part-1.parquet", "part-0.parquet", "-o", "o.csv"], 5, "without a model"),
         (["assign", "none.json", "part-0.parquet", "-o", "o.csv"], 3, "cannot read"),
         ([*assign, "-o", "out.csv", "--memory", "10MB"], 2, "Allow more with --memory"),
-        (["score", "kmeans.json", "part-0.parquet", "--weights", "x"], 2, "cannot be the row weights"),
+        (["score", "kmeans.json", "part-0.parquet", "--weights", "x"], 2, "cannot be --weights"),
     ]
     before = listing(folder)
     for command, code, message in cases:

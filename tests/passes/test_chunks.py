@@ -127,5 +127,5 @@ def test_long_doubles_too_large_are_infinities():
 
 @pytest.mark.parametrize("options", [{"nulls": "ignore"}, {"nulls": "drop", "batch_rows": 0}])
 def test_wrong_options_are_usage_errors(options):
-    with pytest.raises(UsageError, match=r"nulls must be one of|at least 1 row"):
+    with pytest.raises(UsageError, match=r"`nulls` must be one of|`batch_rows` must be at least 1"):
         ChunkReader(open_source(np.ones((2, 2))), **options)

@@ -154,7 +154,7 @@ def test_sketches_that_do_not_belong_together_say_why():
     with pytest.raises(IncompatibleError, match="numbers of blocks: 4 and 5"):
         a + sketch(ROWS, blocks=5)
     other = nysketch.sketch(ROWS, m=31, blocks=4)
-    with pytest.raises(IncompatibleError, match="number of landmarks or features 30 and 31"):
+    with pytest.raises(IncompatibleError, match="numbers of landmarks or features 30 and 31"):
         a + other
     with pytest.raises(IncompatibleError, match="and gaussian, bandwidth 2"):
         a - nysketch.sketch(ROWS, m=30, bandwidth=2.0, blocks=4)
@@ -262,5 +262,5 @@ def test_weights_that_sums_cannot_hold_are_refused(weight):
 
 
 def test_a_given_basis_leaves_nothing_to_choose():
-    with pytest.raises(UsageError, match="cannot be chosen again"):
+    with pytest.raises(UsageError, match="leave out their options"):
         nysketch.sketch(ROWS, basis=BASIS, m=7)

@@ -103,7 +103,7 @@ def test_metadata_that_will_not_fit_is_refused_before_the_pass(tmp_path):
     names = [f"{i:05d}_{'long' * 60}" for i in range(5000)]
     pq.write_table(pa.table({name: [1.0, 2.0] for name in names}), path)
     seen = []
-    with pytest.raises(OutputError, match="too many columns"):
+    with pytest.raises(OutputError, match="Too many columns"):
         run(path, output, progress=lambda done, total: seen.append(done))
     assert not seen
     assert not output.exists()

@@ -164,7 +164,7 @@ def test_a_basis_chooses_the_columns_and_their_order():
 
 @pytest.mark.parametrize("option", [{"columns": ["price"]}, {"exclude": ["price"]}])
 def test_columns_cannot_be_chosen_against_a_basis(option):
-    with pytest.raises(UsageError, match="leave out --columns and --exclude"):
+    with pytest.raises(UsageError, match="leave out `columns` and `exclude`"):
         open_table(MIXED, like=[Column("price")], **option)
 
 
