@@ -207,7 +207,7 @@ def test_fourier_features(do, run, folder, tmp_path, draw, suffix):
     assert ("Kernel values are off by" if draw == "gaussian" else "have a different kernel") in shown
     refused = run("export", tmp_path / "ab.nysk", "-o", tmp_path / "out.parquet")
     assert refused.returncode == 2
-    assert "a table of landmarks needs landmarks, and there are Fourier features instead" in refused.stderr
+    assert "a table of landmarks needs landmarks, not Fourier features" in refused.stderr
     assert not (tmp_path / "out.parquet").exists()
     refused = run("info", tmp_path / "a.nysk", "--against", tmp_path / "basis.nysk")
     assert refused.returncode == 2 and "needs landmarks" in refused.stderr
@@ -335,7 +335,7 @@ def test_settings_files_can_hold_kernels_and_groups(do, folder, tmp_path):
 
 WRONG = [
     (["--kernel", "gausian"], 2, "kernel must be one of gaussian, laplacian-l1, .*not 'gausian'"),
-    (["--kernel", "y=linear"], 2, "y=linear: there is no --group y"),
+    (["--kernel", "y=linear"], 2, "y=linear: --group has no 'y'"),
     (["--kernel", "=linear"], 2, "'--kernel'.*'=linear' is neither VALUE nor GROUP=VALUE"),
     (["--kernel", "linear", "--kernel", "cosine"], 2, "'--kernel'.*given twice: linear and cosine"),
     (["--group", "x"], 2, "'--group'.*'x' is not of the form NAME=COLUMN,COLUMN"),
@@ -344,7 +344,7 @@ WRONG = [
     (["--group", "p=x", "--columns", "x,y"], 2, "leave out --columns"),
     (["--group", "p=x,nothing"], 3, "nothing"),
     (["--group", "p=x", "--kernel", "p=spectrum"], 2, "spectrum kernel is for one text column"),
-    (["--group", "p=x", "--bandwidth", "q=2"], 2, "q=2: there is no --group q"),
+    (["--group", "p=x", "--bandwidth", "q=2"], 2, "q=2: --group has no 'q'"),
     (["--bandwidth", "-1"], 2, "--bandwidth must be .*not '-1'"),
     (["--bandwidth", "x"], 2, "--bandwidth must be .*not 'x'"),
     (["--bandwidth", "1,2", "--kernel", "matern32"], 2, "several bandwidths need the gaussian kernel"),

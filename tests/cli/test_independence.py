@@ -141,7 +141,7 @@ def test_several_sketches_are_merged(run_cli, tables, tmp_path):
     assert found == json_of(run_cli("independence", merged, "--json", cwd=tables))
     assert found["rows"] == found["shuffled_rows"] == 900
     twice = refusal(run_cli("independence", "a.nysk", "a.nysk", cwd=tables), 4)
-    assert "merge them first: nysketch merge --force" in twice
+    assert "merge them first with `nysketch merge --force`" in twice
 
 
 def test_a_part_without_sums_of_groups_is_named(run_cli, tables):

@@ -208,7 +208,9 @@ def test_an_existing_output_is_kept_unless_told_otherwise(run_cli, clusters, tmp
     output = tmp_path / "model.json"
     output.write_text("something else")
     command = ["learn", "kmeans", "a.nysk", "-k", "3", *QUICK, "-o", output]
-    assert "exists already; see --if-exists overwrite" in refusal(run_cli(*command, cwd=clusters), 1)
+    assert "exists already; replace it with --if-exists overwrite" in refusal(
+        run_cli(*command, cwd=clusters), 1
+    )
     assert output.read_text() == "something else"
     success(run_cli(*command, "--if-exists", "overwrite", cwd=clusters))
     assert load_model(output).k == 3 and listing(tmp_path) == ["model.json"]

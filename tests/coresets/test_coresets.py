@@ -482,7 +482,9 @@ def test_what_cannot_be():
 def test_names_that_the_data_have_already():
     table = pa.table({"weight": np.arange(50.0), "row": np.arange(50.0) ** 2})
     found = nysketch.coreset(table, 5, m=20)
-    with pytest.raises(UsageError, match="a column 'row', too: name the other one with --row-as"):
+    with pytest.raises(
+        UsageError, match="already has a column 'row': choose another name with `row_as=NAME`"
+    ):
         as_table(found)
     with pytest.raises(UsageError, match="a column 'weight', too"):
         as_table(found, Naming(row="i"))

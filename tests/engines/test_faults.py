@@ -120,7 +120,7 @@ def test_nothing_waits_for_ever_when_the_last_worker_goes(table, expected, tmp_p
             for worker in cluster.workers:
                 kill(worker.pid)
 
-        with pytest.raises(ClusterError, match=r"no workers for 1 s.*--worker-wait"):
+        with pytest.raises(ClusterError, match=r"no workers for 1 s.*`worker_wait`"):
             sketched(table, output, engine_of(client, patience=1), progress=once_at(0.5, kill_all))
     assert checkpoint_path(output).exists()
     assert not output.exists()

@@ -64,7 +64,7 @@ def test_an_input_is_refused_before_anything_else(output, tmp_path, overwrite):
     link.symlink_to(output)
     with (
         output_lock(output),
-        pytest.raises(UsageError, match="out: is an input; choose another -o"),
+        pytest.raises(UsageError, match="out: is an input; choose another `output`"),
         claimed(output, inputs=[missing, os.fspath(link)], overwrite=overwrite, wait=0),
     ):
         pytest.fail("replaced")
@@ -93,7 +93,7 @@ def test_only_commands_with_the_flag_are_told_of_it(output, monkeypatch):
         ):
             pytest.fail("two writers")
         told.append(str(trouble.value))
-    assert all("out: another nysketch is writing it (lock " in text for text in told)
+    assert all("out: another process is writing it (lock " in text for text in told)
     assert told[0].endswith("Wait for it with `lock_wait=SECONDS`")
     assert told[1].endswith("Try again once it has finished")
 

@@ -444,7 +444,7 @@ def test_pairs_need_sums_of_pairs():
         IncompatibleError, match=r"no sums of pairs of groups\. Sketch the data with `pairs=True`"
     ):
         nysketch.independence(sketch(rows, THREE), pairs=True)
-    with pytest.raises(UsageError, match="--pairs is for groups of columns"):
+    with pytest.raises(UsageError, match="`pairs` needs groups of columns"):
         nysketch.sketch(table(rows), m=10, pairs=True, threads=1)
     with pytest.raises(UsageError, match="pairs of groups need permutations"):
         sketch(rows, THREE, pairs=True, shuffles=0)
@@ -494,7 +494,7 @@ def test_a_few_rows_say_nothing():
     [
         ({"shuffles": -1}, "`permutations` must be between 0 and 1000000, not -1"),
         ({"shuffles": 10**6 + 1}, "`permutations` must be between"),
-        ({"shuffle_rows": -1}, "the rows to shuffle cannot be -1"),
+        ({"shuffle_rows": -1}, "`permutation_rows` must be at least 0, not -1"),
     ],
 )
 def test_impossible_sketches_are_refused(options, message):

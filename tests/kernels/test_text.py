@@ -164,7 +164,7 @@ def test_strings_that_are_null():
 
 def test_string_kernels_read_one_text_column():
     data = table().append_column("other", pa.array(["x"] * 60)).append_column("n", pa.array(range(60)))
-    with pytest.raises(NysketchError, match="--columns"):
+    with pytest.raises(NysketchError, match="with `columns`"):
         nysketch.sketch(data, kernel="spectrum", m=3, threads=1)
     with pytest.raises(NysketchError, match="'n'"):
         nysketch.sketch(data, kernel="spectrum", columns=["n"], m=3, threads=1)

@@ -554,8 +554,8 @@ def test_without_rows_there_is_nothing_to_learn(covariance):
 def test_what_makes_no_sense_is_refused():
     made = sketch_of(blobs(n=300)[0], m=20)
     for options, message in (
-        ({"decoder": "magic"}, "decoder must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
-        ({"covariance": "tied"}, "covariance must be one of spherical, diag, full, not 'tied'"),
+        ({"decoder": "magic"}, "`decoder` must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
+        ({"covariance": "tied"}, "`covariance` must be one of spherical, diag, full, not 'tied'"),
         ({"trials": 0}, "`trials` must be at least 1"),
         ({"seed": -1}, "`seed` must be between 0"),
     ):
@@ -564,7 +564,7 @@ def test_what_makes_no_sense_is_refused():
     for k in (0, -3):
         with pytest.raises(UsageError, match="`k` must be at least 1"):
             learn_kmeans(made, k)
-    with pytest.raises(UsageError, match="no number of clusters"):
+    with pytest.raises(UsageError, match="`k` names no number of clusters"):
         sweep(made, [])
     words = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", m=3)
     for learner in (learn_kmeans, learn_gmm):

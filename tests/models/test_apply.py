@@ -149,7 +149,7 @@ def test_rows_with_nulls_keep_their_place_without_a_label(run_cli, folder):
     pq.write_table(table, folder / "holes.parquet", row_group_size=90)
     command = ["assign", "gmm.npz", "holes.parquet", "--keep", "id", "-o", "out.parquet"]
     message = refusal(run_cli(*command, cwd=folder), 3)
-    assert "holes.parquet, row group 0" in message and "--nulls drop" in message
+    assert "holes.parquet, row group 0" in message and '`nulls="drop"`' in message
     assert "out.parquet" not in listing(folder)
     result = run_cli(*command, "--nulls", "drop", "--json", cwd=folder)
     assert json.loads(result.stdout)["unlabelled_rows"] == 14
@@ -262,7 +262,7 @@ def test_files_may_differ_in_the_types_of_kept_columns_as_far_as_one_holds_both(
     source = open_source(paths[:2], like=KMEANS.columns, keep=["id"])
     written = pa.concat_tables(assign(KMEANS, source))
     assert written["id"].to_pylist() == [1.0, 2.0, 1.5, None]
-    with pytest.raises(SchemaError, match=r"c\.parquet: a column to keep has another type"):
+    with pytest.raises(SchemaError, match=r"c\.parquet: a column of `keep` has a different type"):
         open_source(paths, like=KMEANS.columns, keep=["id"])
 
 

@@ -95,7 +95,7 @@ def test_a_basis_that_is_made_takes_memory_for_its_pilot():
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy(source):
-    with pytest.raises(UsageError, match=r"more than the 100 MB allowed.*--memory"):
+    with pytest.raises(UsageError, match=r"more than the 100 MB allowed.*`memory`"):
         plan(source, 1000, blocks=64, memory=100 * MB)
     with pytest.raises(UsageError, match="or `threads`"):
         plan(source, 1000, blocks=64, threads=100, memory=512 * MB)

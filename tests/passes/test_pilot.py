@@ -124,7 +124,7 @@ def test_looking_for_complete_rows_ends_somewhere(monkeypatch):
 
 
 def test_nulls_are_an_error_unless_dropped():
-    with pytest.raises(InvalidRowsError, match="--nulls drop"):
+    with pytest.raises(InvalidRowsError, match='`nulls="drop"`'):
         fit_basis(open_source(sparse(10)), BasisOptions(m=10))
 
 
@@ -135,7 +135,7 @@ def test_only_null_rows_are_an_input_error():
 
 
 def test_a_stream_has_no_pilot():
-    with pytest.raises(UsageError, match=r"can be read only once.*--basis"):
+    with pytest.raises(UsageError, match=r"can be read only once.*`basis`"):
         fit_basis(open_source(iter([np.ones((10, 2))])), BasisOptions(m=2))
 
 

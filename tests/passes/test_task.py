@@ -137,7 +137,7 @@ def test_inputs_must_not_change_while_they_are_read(path, source):
     with unchanged(source):
         pass
     with (
-        pytest.raises(InputError, match=r"so the result belongs to no version of it\. Run"),
+        pytest.raises(InputError, match=r"so the result matches no version of it\. Try"),
         unchanged(source),
     ):
         pq.write_table(pa.table({"x": np.arange(3.0)}), path)

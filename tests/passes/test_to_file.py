@@ -127,7 +127,7 @@ def test_values_too_large_to_scale_name_their_column():
     table = pa.table({"fine": [1.0, 2.0, 3.0], "huge": [1e200, -1e200, 1.7e308]})
     with pytest.raises(InputError, match=r"'huge' has values too large.*`scale=.none.`"):
         nysketch.sketch(table, m=2)
-    with pytest.raises(InputError, match=r"values beyond 1e\+100.*--exclude"):
+    with pytest.raises(InputError, match=r"values beyond 1e\+100.*`exclude`"):
         nysketch.sketch(table, m=2, scaling="none", bandwidth=1.0)
     assert nysketch.sketch(table, m=2, exclude=["huge"]).rows == 3
 
@@ -150,7 +150,7 @@ def test_the_file_is_the_sketch_that_the_library_makes(files, tmp_path, given):
 
 
 def test_ways_to_save_that_do_not_exist_are_refused():
-    with pytest.raises(UsageError, match="if_exists must be one of fail, skip, overwrite, not 'replace'"):
+    with pytest.raises(UsageError, match="`if_exists` must be one of fail, skip, overwrite, not 'replace'"):
         Saving("replace")
 
 

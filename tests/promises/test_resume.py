@@ -137,7 +137,7 @@ def test_the_advice_to_drop_nulls_can_be_followed_at_once(tmp_path):
         options = PassOptions(blocks=4, nulls=nulls)
         return sketch_to_file(open_source(path), output, basis, options, execution=Execution(Threads(1)))
 
-    with pytest.raises(InputError, match=r"1 NaN.*--nulls drop"):
+    with pytest.raises(InputError, match=r"1 NaN.*`nulls=.drop.`"):
         attempt(output, "error")
     resumed = attempt(output, "drop")
     assert resumed.resumed_fragments >= 15

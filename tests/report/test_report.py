@@ -80,7 +80,7 @@ def test_the_first_sentence_says_what_happened(store, tmp_path):
     assert re.fullmatch(
         rf"{month(CHANGED)} brought 760 rows \(17 more were dropped\) and 2 alarms: it differs from "
         rf"{month(CHANGED - 1)} \(the previous partition\) and {month(0)} \(the reference\); "
-        r"distance moved most, by \+\d\.\d\d standard deviations\.",
+        r"the largest shift is distance, \+\d\.\d\d standard deviations\.",
         report.headline,
     )
     assert report.headline in "".join(page.words)
@@ -182,7 +182,7 @@ def test_a_store_with_nothing_in_it(tmp_path):
 def test_one_partition_without_models_and_comparisons(tmp_path):
     store = make_store(tmp_path / "store", partitions=1, m=12, models=(), compare=False)
     report, page = written(store, tmp_path)
-    assert report.headline == f"{month(0)} brought 600 rows; it was compared with nothing."
+    assert report.headline == f"{month(0)} brought 600 rows; it was not compared."
     for words in (
         "No comparisons yet",
         "No comparison has column shifts",
@@ -281,7 +281,7 @@ def test_a_report_has_one_writer_and_leaves_no_lock(store, tmp_path, monkeypatch
     output = tmp_path / "report.html"
     with (
         output_lock(output),
-        pytest.raises(LockedError, match=r"report\.html: another nysketch"),
+        pytest.raises(LockedError, match=r"report\.html: another process"),
     ):
         write_report(store, output)
     assert list(tmp_path.iterdir()) == []

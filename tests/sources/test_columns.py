@@ -37,7 +37,7 @@ def test_all_numeric_columns_are_taken_and_the_rest_is_explained():
     assert source.left_out["when"].startswith("timestamp")
     assert source.left_out["nothing"] == "null"
     assert source.left_out["point"].startswith("struct")
-    assert "--columns" in source.left_out["bag"]
+    assert "`columns`" in source.left_out["bag"]
 
 
 def test_named_columns_come_in_the_order_they_were_named():
@@ -82,7 +82,7 @@ def test_a_column_named_twice_is_an_error():
 
 @pytest.mark.parametrize("column", ["name", "when", "nothing", "point"])
 def test_naming_a_column_that_is_no_number_is_an_error(column):
-    with pytest.raises(SchemaError, match=f"'{column}' has type .* not numeric.*--exclude {column}"):
+    with pytest.raises(SchemaError, match=f"'{column}' has type .* not numeric.*`exclude=.{column}.`"):
         open_table(MIXED, columns=["price", column])
 
 

@@ -50,7 +50,7 @@ def test_an_ambiguous_choice_lists_the_candidates_and_the_flag(write):
 
 
 def test_vectors_of_different_lengths_are_ambiguous(write):
-    with pytest.raises(SchemaError, match=r"--dataset.*a \(3,\), b \(4,\)"):
+    with pytest.raises(SchemaError, match=r"`datasets`.*a \(3,\), b \(4,\)"):
         open_source(write(a=np.ones(3), b=np.ones(4)))
 
 

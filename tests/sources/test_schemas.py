@@ -22,7 +22,7 @@ def write(tmp_path):
 
 def test_a_column_missing_in_a_later_file_is_named_with_both_files(write):
     paths = write({"x": [1.0], "y": [1.0]}, {"x": [1.0]})
-    with pytest.raises(SchemaError, match=r"1\.parquet: no column 'y', which .*0\.parquet has.*--columns"):
+    with pytest.raises(SchemaError, match=r"1\.parquet: no column 'y', which .*0\.parquet has.*`columns`"):
         open_source(paths)
 
 
@@ -30,7 +30,7 @@ def test_text_instead_of_a_number_is_named_with_both_types(write):
     paths = write({"x": [1.0]}, {"x": ["1"]})
     with pytest.raises(
         SchemaError,
-        match=r"1\.parquet: column 'x' has type string, in .*0\.parquet it is double.*--exclude x",
+        match=r"1\.parquet: column 'x' has type string, in .*0\.parquet it is double.*`exclude=.x.`",
     ):
         open_source(paths)
 

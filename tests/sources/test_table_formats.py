@@ -167,7 +167,7 @@ def test_features_that_leave_files_as_they_are_do_no_harm(tmp_path, features):
     ("settings", "message"),
     [
         ({"features": ["columnMapping"], "columnMapping_mode": "name"}, "uses column mapping"),
-        ({"features": ["typeWidening"]}, r"uses typeWidening, which nysketch does not know"),
+        ({"features": ["typeWidening"]}, r"uses typeWidening, which is not supported"),
     ],
 )
 def test_features_that_change_what_files_mean_are_refused(tmp_path, settings, message):

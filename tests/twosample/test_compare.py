@@ -221,8 +221,8 @@ def test_the_seed_decides_and_nothing_else():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"test": "ks"}, "test must be one of auto"),
-        ({"blocks": "odd"}, "blocks must be one of"),
+        ({"test": "ks"}, "`test` must be one of auto"),
+        ({"blocks": "odd"}, "`blocks` must be one of"),
         ({"alpha": 0.0}, "between 0 and 1"),
         ({"permutations": 0}, "from 1 to"),
         ({"permutations": 5}, "with 5 permutations no p-value is below 0.17"),
