@@ -225,7 +225,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return BasisOptions(m=m, kernel=self.kernel, bandwidth=self.bandwidth, scaling=self._scaling())
 
     def _new_seed(self) -> int:
-        """Return the seed that `random_state` stands for: an int is one, as everywhere here."""
+        """Return the seed that `random_state` means: an int is the seed itself."""
         state = check_random_state(self.random_state)
         if isinstance(self.random_state, Integral):
             return int(self.random_state)

@@ -113,7 +113,7 @@ class Coreset:
 
 
 def require_size(s: int) -> None:
-    """Raise a UsageError unless there can be so many test functions."""
+    """Raise a UsageError unless this is a number of test functions."""
     if s < 1:
         raise UsageError(f"`functions` must be at least 1, not {s}")
 

@@ -127,8 +127,8 @@ def coreset(
 class CoresetOptions:
     """What a coreset depends on, besides the rows and the basis.
 
-    So many test `functions` are chosen by a `method`, from what is known of the rows or from their `measure`;
-    `nulls` says what becomes of rows that have them.
+    `functions` is the number of test functions, chosen by `method` from what is known of the rows or from
+    their `measure`; `nulls` says what becomes of rows that have them.
     """
 
     functions: int

@@ -24,7 +24,7 @@ from nysketch.sketches.sketch import Sketch
 
 
 def coreset_of_sketch(sketch: Sketch, s: int, *, method: str | None = None) -> Coreset:
-    """Return landmarks with weights that stand for the rows of a sketch.
+    """Return landmarks with weights that represent the rows of a sketch.
 
     All landmarks are first given convex weights that reproduce the kernel sums. These are recombined to a
     few, of which more are left out one by one, such that the MMD to the data grows least; all the while, the

@@ -170,7 +170,7 @@ def require_partition(partition: str | None, paths: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Period:
-    """The time that a partition stands for: its beginning, and Y, m, d or H for how long it is."""
+    """The time that a partition covers: its beginning, and Y, m, d or H for how long it is."""
 
     start: datetime.datetime
     unit: str
@@ -195,7 +195,7 @@ class Period:
 
 
 def period(name: str) -> Period | None:
-    """Return the time that a partition stands for, if its name is a date."""
+    """Return the time that a partition covers, if its name is a date."""
     for date_format, unit in _KNOWN.items():
         try:
             start = datetime.datetime.strptime(name, date_format)

@@ -29,7 +29,7 @@ MEDIAN = "median"
 class KernelOptions:
     """A kernel as asked for.
 
-    `kernel` and `bandwidth` are for all groups, or mappings from their names ("" stands for those not
+    `kernel` and `bandwidth` are for all groups, or mappings from their names ("" is the default of those not
     named). A bandwidth is a number, "median", or "0.5*median"; several of them, separated by commas,
     make a sum of Gaussians. `groups` are the names of column groups and of their columns.
     """

@@ -71,7 +71,7 @@ def refine(
 
 
 def require_passes(source: Source, passes: int) -> None:
-    """Raise a UsageError unless the source can be read so many times."""
+    """Raise a UsageError unless the source can be read that often."""
     if passes < 1:
         raise UsageError(f"`refine` must be at least 1, not {passes}")
     if passes > 1 and not source.rereadable:

@@ -45,7 +45,7 @@ def require_null_policy(nulls: str) -> None:
 
 
 def require_batch_rows(batch_rows: int | None) -> None:
-    """Raise a UsageError unless batches can have so many rows; None is for the default."""
+    """Raise a UsageError unless batches can have this many rows; None is the default."""
     if batch_rows is not None and batch_rows < 1:
         raise UsageError(f"`batch_rows` must be at least 1, not {batch_rows}")
 

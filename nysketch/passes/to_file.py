@@ -46,7 +46,7 @@ class Outcome:
 class Saving:
     """How a sketch becomes a file: what to do `if_exists`, and with an unfinished run of the same request.
 
-    Progress is saved every so many seconds beside the output, and continued unless `restart` discards it.
+    Progress is saved at intervals beside the output, and continued unless `restart` discards it.
     Another run on the same output is waited for, up to `lock_wait` seconds.
     """
 

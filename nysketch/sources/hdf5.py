@@ -147,8 +147,7 @@ class _Guard:
                 f"those of text: {shorten(texts)}"
             )
         raise SchemaError(
-            f"{self.location}: which data set is ambiguous; choose with `datasets`. There are: "
-            f"{listed or 'none'}"
+            f"{self.location}: ambiguous; choose a data set with `datasets`. There are: {listed or 'none'}"
         )
 
     def dataset(self, file: h5py.File, name: str) -> h5py.Dataset:

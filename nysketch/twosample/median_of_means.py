@@ -29,7 +29,7 @@ _ROUNDING = 1e-10
 
 
 def require_groups(groups: int, blocks: int, name: str, kind: str = "blocks") -> None:
-    """Raise a UsageError unless so many blocks can make so many groups."""
+    """Raise a UsageError unless the blocks suffice for the groups."""
     if groups < FEWEST_GROUPS:
         raise UsageError(f"`robust` must be at least {FEWEST_GROUPS}, not {groups}")
     if groups > blocks:

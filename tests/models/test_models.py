@@ -292,7 +292,7 @@ BAD = {
     "scale, short": (changed(KMEANS, scale=[1.0]), "scale has shape"),
     "shares, negative": (changed(KMEANS, shares=[-0.5, 0.5, 0.5, 0.5]), "must sum to 1"),
     "shares, sum": (changed(KMEANS, shares=[0.5] * 4), "must sum to 1"),
-    "columns, twice": (changed(KMEANS, columns=["a", "a", "b"]), "different names"),
+    "columns, twice": (changed(KMEANS, columns=["a", "a", "b"]), "distinct names"),
     "columns, numbers": (changed(KMEANS, columns=[1, 2, 3]), "not text"),
     "columns, no list": (changed(KMEANS, columns="abc"), "not a list"),
     "widths, wrong": (changed(KMEANS, column_widths=[1, 1]), "widths"),
@@ -396,7 +396,7 @@ def test_saving_refuses_what_it_cannot_do(tmp_path):
         save_model(kmeans_model(), tmp_path / "m.json")
     assert (tmp_path / "m.json").read_text() == "mine"
     model = KMeansModel(columns=(Column("share"),), centroids=[[0.0]], scale=[1.0], shares=[1.0])
-    with pytest.raises(UsageError, match="two columns 'share'"):
+    with pytest.raises(UsageError, match="two columns named 'share'"):
         save_model(model, tmp_path / "m.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["m.json"]
 

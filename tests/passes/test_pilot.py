@@ -130,7 +130,7 @@ def test_nulls_are_an_error_unless_dropped():
 
 def test_only_null_rows_are_an_input_error():
     table = pa.table({"x": pa.array([None] * 1000, pa.float64())})
-    with pytest.raises(InputError, match="all 1,000 rows hold nulls"):
+    with pytest.raises(InputError, match="all 1,000 rows contain nulls"):
         fit_basis(open_source(table), BasisOptions(m=10), nulls="drop")
 
 

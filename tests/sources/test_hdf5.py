@@ -90,7 +90,7 @@ def test_a_data_set_needs_rows_and_columns(write, shape):
 
 
 def test_a_data_set_without_rows_is_an_input_error(write):
-    with pytest.raises(InputError, match="there are no rows"):
+    with pytest.raises(InputError, match="no rows"):
         open_source(write(x=np.ones((0, 3))))
 
 

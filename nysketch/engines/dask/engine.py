@@ -46,7 +46,7 @@ def cluster(
     patience: float = DEFAULT_PATIENCE,
     **options: Any,
 ) -> Iterator[DaskEngine]:
-    """Connect to a scheduler (an address, or its JSON file), or start so many workers on this machine.
+    """Connect to a scheduler (an address, or its JSON file), or start workers on this machine.
 
     Dask logs nothing while the engine is open; afterwards its loggers have their levels of before.
     """
