@@ -320,7 +320,7 @@ def test_the_weights_of_files_are_a_column(files):
     assert np.isclose(estimator.sketch_.total_weight, 2 * weights.sum() + weights[:2000].sum())
     with pytest.raises(TypeError, match="must be the name of a column"):
         estimator.fit(paths, sample_weight=weights)
-    with pytest.raises(ValueError, match="one name"):
+    with pytest.raises(ValueError, match="must be the same"):
         estimator.partial_fit(paths, sample_weight="c0")
 
 

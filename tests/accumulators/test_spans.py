@@ -473,7 +473,7 @@ def test_the_command_line_keeps_shows_and_merges_runs(run_cli, days, tmp_path):
     assert "\nruns " not in shown[1]
     assert "each with all rows of one or more inputs" in shown[2]
     merged = do("merge", a, b, "-o", tmp_path / "m.nysk")
-    assert f"{b} has no runs of rows: neither will" in merged.stderr
+    assert f"{b} has no spans of rows: neither will" in merged.stderr
     assert "no runs" not in do("merge", a, c, "-o", tmp_path / "n.nysk").stderr
     do("subtract", tmp_path / "n.nysk", c, "-o", tmp_path / "rest.nysk")
     do("verify", a, b, c, tmp_path / "rest.nysk")

@@ -223,7 +223,7 @@ def test_fragments_without_rows(tmp_path):
     pq.write_table(table[:0], tmp_path / "b.parquet")
     found = nysketch.coreset([tmp_path / "a.parquet", tmp_path / "b.parquet"], 10, m=40)
     require_exact(found, X)
-    with pytest.raises(InputError, match="there are no rows"):
+    with pytest.raises(InputError, match="no rows"):
         nysketch.coreset(tmp_path / "b.parquet", 10, m=40)
 
 
@@ -473,7 +473,7 @@ def test_what_cannot_be():
         nysketch.coreset(made, 5, method="mercer")
     with pytest.raises(UsageError, match="leave out their options"):
         nysketch.coreset(X, 5, basis=made, m=10)
-    with pytest.raises(UsageError, match="number of threads"):
+    with pytest.raises(UsageError, match="`threads` must be"):
         nysketch.coreset(X, 5, m=10, threads=0)
     with pytest.raises(InputError, match="holds no rows"):
         nysketch.coreset(made - made, 5)
@@ -486,7 +486,7 @@ def test_names_that_the_data_have_already():
         UsageError, match="already has a column 'row': choose another name with `row_as=NAME`"
     ):
         as_table(found)
-    with pytest.raises(UsageError, match="a column 'weight', too"):
+    with pytest.raises(UsageError, match="already has a column 'weight'"):
         as_table(found, Naming(row="i"))
     with pytest.raises(UsageError, match="cannot both be called"):
         as_table(found, Naming(row="i", weight="i"))

@@ -74,7 +74,7 @@ def test_what_is_wrong_with_a_checkpoint_is_told_by_its_error(files, tmp_path):
     path = checkpoint_path(output)
     made = run(files[0], tmp_path / "other.nysk").sketch
     Checkpoint(output, {"inputs": [["0.parquet", 1]]}, every=0).save(made, {0})
-    with pytest.raises(CheckpointMismatchError, match=r"s\.nysk\.checkpoint: left by a run with other"):
+    with pytest.raises(CheckpointMismatchError, match=r"s\.nysk\.checkpoint: left by a run with different"):
         Checkpoint(output, {"inputs": [["1.parquet", 1]]}, every=0)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(

@@ -517,7 +517,7 @@ def test_against_what_has_no_residuals(january):
     without = february(basis=bare, sample_rows=0)
     with pytest.raises(InputError, match="its own residuals are unknown"):
         coverage(january, without)
-    with pytest.raises(InputError, match="sample of 0 rows, too few"):
+    with pytest.raises(InputError, match="sample of 0 rows with weight, too few"):
         coverage(without, january)
 
 

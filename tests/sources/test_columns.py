@@ -116,7 +116,7 @@ def test_two_columns_of_one_name_are_an_error(tmp_path):
     table = pa.table([[1.0], [2.0], [3.0]], names=["a", "b", "a"])
     with pytest.raises(SchemaError, match="two columns are named 'a'"):
         open_source(table)
-    with pytest.raises(SchemaError, match=r"d\.parquet: there are two columns are named 'a'"):
+    with pytest.raises(SchemaError, match=r"d\.parquet: two columns are named 'a'"):
         open_source(write_parquet(tmp_path / "d.parquet", table))
 
 

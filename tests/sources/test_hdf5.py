@@ -45,7 +45,7 @@ def test_vectors_of_one_length_are_the_columns_in_the_order_of_their_names(write
 def test_an_ambiguous_choice_lists_the_candidates_and_the_flag(write):
     with pytest.raises(SchemaError) as error:
         open_source(write(one=TWO_D, two=np.ones((5, 2)), v=np.ones(3)))
-    for part in ("f.h5", "--dataset", "one (4, 3)", "two (5, 2)", "v (3,)"):
+    for part in ("f.h5", "`datasets`", "one (4, 3)", "two (5, 2)", "v (3,)"):
         assert part in str(error.value)
 
 
