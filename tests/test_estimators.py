@@ -391,7 +391,7 @@ def test_too_few_rows_are_refused_in_the_words_of_scikit_learn():
         SketchedKMeans().fit(X)
     with pytest.raises(ValueError, match="n_components = 6, n_samples = 5"):
         SketchedGaussianMixture(6).partial_fit(X)
-    with pytest.raises(UsageError, match="2 different"):  # no cluster shall be empty
+    with pytest.raises(UsageError, match="2 distinct"):  # no cluster shall be empty
         SketchedKMeans(3).fit(np.repeat(X[:2], 10, axis=0))
 
 
@@ -400,7 +400,7 @@ def test_rows_may_be_too_few_until_there_are_more():
     estimator = SketchedKMeans(3, n_landmarks=50, random_state=0).partial_fit(np.repeat(X[:2], 10, axis=0))
     assert not hasattr(estimator, "cluster_centers_")
     estimator._repr_html_()  # which looks at all there is
-    with pytest.raises(NotFittedError, match="2 different"):
+    with pytest.raises(NotFittedError, match="2 distinct"):
         estimator.predict(X)
     assert estimator.partial_fit(X).cluster_centers_.shape == (3, 3)  # by far rows
 

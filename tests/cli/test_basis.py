@@ -37,7 +37,7 @@ def run(monkeypatch):
         out, err = io.StringIO(), io.StringIO()
         monkeypatch.setattr(sys, "argv", ["nysketch", *map(str, args)])
         with redirect_stdout(out), redirect_stderr(err):
-            code = cli._run()
+            code = cli.execute()
         return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
 
     yield run

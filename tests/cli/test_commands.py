@@ -290,7 +290,7 @@ def test_a_sketch_of_no_rows_has_info_but_no_features(run_cli, shelf, tmp_path):
     assert "rows       0\n" in run_cli("info", empty).stdout
     for name in ("x.npz", "x.json", "x.parquet"):
         message = refusal(run_cli("export", empty, "-o", tmp_path / name), 3)
-        assert "empty.nysk: the sketch holds no rows" in message
+        assert "empty.nysk: the sketch has no rows" in message
     assert listing(tmp_path) == ["empty.nysk"]
 
 

@@ -176,7 +176,7 @@ def test_unreadable_inputs_are_skipped_if_asked(tables, tmp_path, run_cli):
         (["a.parquet", "-o", "c.csv", "-s", "0"], 2, "'-s'"),
         (["a.parquet", "-o", "a.parquet", "--if-exists", "overwrite"], 2, "is an input"),
         (["a.parquet", "-o", "c.csv", "--keep", "nam"], 3, "did you mean 'name'?"),
-        (["a.parquet", "-o", "c.csv", "--weight-as", "x"], 2, "the data have a column 'x'"),
+        (["a.parquet", "-o", "c.csv", "--weight-as", "x"], 2, "the data already has a column 'x'"),
         (["a.parquet", "-o", "c.csv", "--row-as", "weight"], 2, "cannot both be called"),
         (["a.parquet", "-o", "c.csv", "--basis", "basis.nysk", "-m", "5"], 2, "--basis gives one"),
         (["a.parquet", "-o", "c.csv", "--memory", "100MB"], 2, "Allow more with --memory"),

@@ -187,7 +187,7 @@ def test_sketches_that_cannot_be_used_leave_no_output(run_cli, clusters, tmp_pat
         (["-k", "3", "--seed", "-1"], "--seed"),
         (["-k", "3", "--refine", "2"], "--refine needs --data"),
         (["-k", "3", "--data", "a.parquet"], "--data needs --refine"),
-        (["-k", "5000"], "k = 5000 is more than"),
+        (["-k", "5000"], "-k 5000 exceeds"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -233,7 +233,7 @@ def test_a_scheduler_that_goes_leaves_a_checkpoint_to_continue_from(table, expec
     with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
         progress = once_at(0.5, lambda: kill(cluster.scheduler.pid))
         address = re.escape(cluster.address)
-        with pytest.raises(ClusterError, match=f"the Dask scheduler at {address} has gone"):
+        with pytest.raises(ClusterError, match=f"the Dask scheduler at {address} is gone"):
             sketched(table, output, engine_of(client), progress=progress)
     assert sketched(table, output, Threads(1)).resumed_fragments > 0
     assert output.read_bytes() == expected

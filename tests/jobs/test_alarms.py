@@ -83,7 +83,7 @@ def test_a_reference_file(nightly):
     assert len(nightly.run().compared) == 3
     typical.unlink()
     summary = nightly.run()
-    assert summary.exit_code == 3 and "no such file" in summary.errors[0]
+    assert summary.exit_code == 3 and "nor a file" in summary.errors[0]
 
 
 def test_an_alarm_of_a_run_that_was_killed_is_raised_by_the_next(nightly, run, cli_command):

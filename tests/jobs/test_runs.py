@@ -486,4 +486,4 @@ def test_a_file_whose_name_is_too_long_does_not_stop_the_others(nightly):
     (nightly.folder / "data" / f"{'é' * 90}.parquet").write_bytes(nightly.input(1).read_bytes())
     summary = nightly.run('inputs.paths="data/*.parquet"')
     assert summary.exit_code == 6 and len(nightly.store.partitions()) == 3
-    assert "more than 200 bytes" in next(iter(summary.skipped.values()))
+    assert "exceed 200 bytes" in next(iter(summary.skipped.values()))

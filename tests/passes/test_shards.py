@@ -532,9 +532,9 @@ def test_what_is_made_of_some_parts_says_so(shelf, caplog):
 
 def test_comparing_parts_warns_if_they_share_rows(fifths):
     apart = nysketch.compare(fifths[0], fifths[1]).notes
-    assert not any("what they share" in note for note in apart)
+    assert not any("shared rows hide" in note for note in apart)
     shared = nysketch.compare(fifths[0], fifths[0] + fifths[1]).notes
-    assert any("a.parquet is in" in note and "what they share" in note for note in shared)
+    assert any("a.parquet is in" in note and "shared rows hide" in note for note in shared)
 
 
 # ---- the command line ----------------------------------------------------------------------------

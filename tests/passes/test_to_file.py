@@ -61,7 +61,7 @@ def test_a_sketch_made_with_another_basis_is_not_up_to_date(files, tmp_path):
 def test_what_is_wrong_with_an_output_is_told_by_its_error(files, tmp_path):
     output = tmp_path / "s.nysk"
     run(files[0], output)
-    with pytest.raises(StaleOutputError, match="made from something else"):
+    with pytest.raises(StaleOutputError, match="made differently"):
         run(files[1], output, if_exists="skip")
     output.write_bytes(output.read_bytes()[:-1])
     with pytest.raises(CorruptOutputError, match=r"s\.nysk: not a usable sketch file"):

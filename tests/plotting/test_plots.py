@@ -108,7 +108,7 @@ def test_outputs_are_kept_and_inputs_never_replaced(sketch, tmp_path):
         (["{sketch}", "--columns", "fare", "-o", "x.svg"], 2, "--columns must name two columns, not 1"),
         (["{sketch}", "--columns", "fare,none", "-o", "x.svg"], 2, "no column 'none'; there are distance"),
         (["{model}", "--model", "{model}", "-o", "x.svg"], 2, "--model needs a sketch"),
-        (["{sketch}", "{sketch}", "--columns", "a,b", "-o", "x.svg"], 2, "for one sketch"),
+        (["{sketch}", "{sketch}", "--columns", "a,b", "-o", "x.svg"], 2, "apply to one sketch"),
         (["{sketch}", "{store}/basis.nysk", "-o", "x.svg"], 2, "is a basis"),
         (["{store}/store.json", "-o", "x.svg"], 5, "not a usable model file"),
         (["none.nysk", "-o", "x.svg"], 3, "none.nysk"),

@@ -158,7 +158,7 @@ def test_sketches_that_do_not_belong_together_say_why():
         a + other
     with pytest.raises(IncompatibleError, match="and gaussian, bandwidth 2"):
         a - nysketch.sketch(ROWS, m=30, bandwidth=2.0, blocks=4)
-    with pytest.raises(IncompatibleError, match="other landmarks"):
+    with pytest.raises(IncompatibleError, match="different landmarks"):
         a + nysketch.sketch(
             ROWS[::-1][:600], m=30, bandwidth=a.basis.kernel.bandwidth, scaling="standard", blocks=4
         )

@@ -187,7 +187,7 @@ def test_one_partition_without_models_and_comparisons(tmp_path):
         "No comparisons yet",
         "No comparison has column shifts",
         "No models yet",
-        "directions in which",
+        "principal directions",
     ):
         assert words in page.text
 

@@ -351,7 +351,7 @@ def test_pilot_rows_leave_out_what_is_dropped():
     assert len(rows) >= 100
     assert all(int(text.removeprefix("row ")) % 10 == 0 for text in rows)
     nothing = pa.table({"t": pa.nulls(10, pa.string())})
-    with pytest.raises(InputError, match="all 10 rows hold nulls"):
+    with pytest.raises(InputError, match="all 10 rows contain nulls"):
         read_pilot(open_source(nothing, text=True), 5, nulls="drop")
 
 

@@ -413,7 +413,7 @@ def test_a_burst_of_bad_rows_is_in_few_runs():
     assert found.blocks == "consecutive" and found.mmd == pytest.approx(clean, rel=0.1)
     assert 2 <= len(found.robustness.left_out[0]) <= 3 and found.robustness.left_out[1] == []
     assert compare(*pair, robust=64, blocks="random").robustness.overwhelmed
-    with pytest.raises(UsageError, match="has 40 runs of rows, too few for 64 groups"):
+    with pytest.raises(UsageError, match="has 40 spans of rows, too few for 64 groups"):
         compare(*pair, robust=64, blocks="consecutive")
     assert compare(*pair, robust=40, blocks="consecutive").mmd == pytest.approx(clean, rel=0.1)
 
