@@ -29,7 +29,7 @@ def export_file(path: Path, output: Path, format: str | None = None, *, overwrit
     format = _require_format(output, format)
     with claimed(output, inputs=[path], overwrite=overwrite):
         thing = load(path)
-        log_missing_parts(thing, "what is exported")
+        log_missing_parts(thing, "the export")
         try:
             export(thing, output, format)
         except InputError as error:

@@ -56,7 +56,7 @@ def merge_files(
     return Merged(total, add.doubled_inputs, add.doubled_parts(), total.provenance.missing_parts())
 
 
-def merged(paths: Sequence[Path], what: str = "what is learned") -> Sketch:
+def merged(paths: Sequence[Path], what: str = "the model") -> Sketch:
     """Return the sum of sketch files, one in memory at a time; no rows may be in two of them.
 
     `what` is what comes of it, for messages.

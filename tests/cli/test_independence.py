@@ -251,7 +251,7 @@ def test_a_sketch_with_other_sums_of_groups_is_not_up_to_date(run_cli, tables, t
         refused = make(*other)
         assert refused.returncode != 0 and out.read_bytes() == first
         assert refused.stderr
-    assert "--pairs needs groups of columns" in refusal(
+    assert "--pairs is for groups of columns" in refusal(
         run_cli("sketch", "a.parquet", "--pairs", "-o", tmp_path / "x.nysk", cwd=tables), 2
     )
 

@@ -191,6 +191,8 @@ def test_a_night_too_short_to_test_is_told(nightly):
     nightly.write(4, rows=1)
     summary = nightly.run()
     assert summary.exit_code != 0 and f"{day(4)} could not be tested against {day(3)}" in summary.errors[0]
+    notes = nightly.store.drift()[day(4)][0]["notes"]
+    assert any(note.endswith("sketch with more --blocks.") for note in notes)  # a store speaks flags
 
 
 def test_notes_of_alarms_that_make_no_sense_are_written_anew(nightly):

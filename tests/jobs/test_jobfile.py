@@ -35,7 +35,11 @@ def load(tmp_path, text=SMALL, changes=(), environment=None):
         (SMALL + '[[models]]\nkind = "kmeans"\nk = 2\ncovariance = "full"\n', ["covariance applies to gmm"]),
         (SMALL + "[retention]\npartitions = 5\n[[windows]]\nlast = 7\n", ["last-7 is over 7", "keeps 5"]),
         (SMALL + '[[comparisons]]\nagainst = "reference"\n', ["needs reference"]),
-        (SMALL + '[[comparisons]]\nagainst = "previous"\npermutations = 5\n', ["previous", "permutations"]),
+        (
+            SMALL + '[[comparisons]]\nagainst = "previous"\npermutations = 5\n',
+            ["previous", "at alpha = 0.05. Use more perm"],
+        ),
+        (SMALL + "[sketch]\npairs = true\nshuffles = 0\n", ["leave out pairs or shuffles = 0"]),
         (SMALL + '[basis]\nfile = "b.nysk"\nscale = "robust"\n', ["scale applies to a new basis"]),
         (SMALL + '[basis]\nsampling = "best"\n', ["[basis]: sampling must be one of"]),
         ('[job]\nstore = "s"\n', ["[inputs] paths is missing"]),

@@ -592,9 +592,7 @@ def test_sixteen_commands_leave_the_file_of_one(run_cli, files, tmp_path):
     model = ["learn", "kmeans", tmp_path / "x.nysk", "-k", "2", "-o", tmp_path / "model.json"]
     result = run_cli(*model)
     assert result.returncode == 0
-    assert (
-        "warning: parts 3, 7 of 16 of a.parquet and 2 more are missing: what is learned is" in result.stderr
-    )
+    assert "warning: parts 3, 7 of 16 of a.parquet and 2 more are missing: the model covers" in result.stderr
     result = run_cli("export", tmp_path / "x.nysk", "-o", tmp_path / "x.npz")
     assert result.returncode == 0 and "parts 3, 7 of 16" in result.stderr
     result = run_cli("compare", tmp_path / "x.nysk", expected)
