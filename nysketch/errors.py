@@ -23,7 +23,8 @@ one message and the exit code (``nysketch/cli/__init__.py``). More exit codes ca
 
 Messages name options as keyword arguments in backticks: "Drop such rows with `nulls="drop"`". Python callers
 read them as they are; `in_shell` spells them as flags: "Drop such rows with --nulls drop". This holds for
-errors, warnings and the notes of results alike.
+errors, warnings and the notes of results alike. JSON, and what jobs keep in their store, have flags: they
+are what the command line prints, whoever runs it.
 """
 
 from __future__ import annotations
@@ -140,6 +141,9 @@ COMMANDS = {
     "write_report": "report",
 }
 
+# Where values that are ready for JSON hold messages.
+_MESSAGES = frozenset({"advice", "error", "errors", "notes", "skipped", "skipped_inputs"})
+
 
 def option(name: str, value: Any = None) -> str:
     """Name an option in a message, as a keyword argument in backticks; with a value that is not constant."""
@@ -152,6 +156,17 @@ def option(name: str, value: Any = None) -> str:
 def in_shell(message: str) -> str:
     """Spell the options that a message names as flags, and functions as commands."""
     return _OPTION.sub(_respell, message)
+
+
+def json_in_shell(value: Any, *, message: bool = False) -> Any:
+    """Spell options as flags in a value that is ready for JSON, in messages only: names stay as they are."""
+    if isinstance(value, str):
+        return in_shell(value) if message else value
+    if isinstance(value, dict):
+        return {key: json_in_shell(item, message=message or key in _MESSAGES) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_in_shell(item, message=message) for item in value]
+    return value
 
 
 def _respell(found: re.Match[str]) -> str:

@@ -84,7 +84,7 @@ def _is_elsewhere(X: Any) -> bool:
 def _require_in_memory(X: Any) -> None:
     if _is_elsewhere(X):
         raise TypeError(
-            "these must be rows in memory, an array or a table. Files are labelled by "
+            "rows must be in memory, as an array or a table. To label files, use "
             "nysketch.assign(estimator.model_, files)"
         )
 
@@ -161,7 +161,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             try:
                 self._model = self._learned(self.sketch_)
             except UsageError as error:  # too few rows, say: there may be more to come
-                raise NotFittedError(f"nothing can be learned from the rows so far: {error}") from error
+                raise NotFittedError(f"cannot learn from the rows so far: {error}") from error
         return self._model
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -225,7 +225,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         return BasisOptions(m=m, kernel=self.kernel, bandwidth=self.bandwidth, scaling=self._scale())
 
     def _new_seed(self) -> int:
-        """Return the seed that `random_state` stands for: an int is one, as everywhere here."""
+        """Return the seed that `random_state` means: an int is the seed itself."""
         state = check_random_state(self.random_state)
         if isinstance(self.random_state, Integral):
             return int(self.random_state)
@@ -273,13 +273,13 @@ def _like(before: Sketch | None, options: PassOptions) -> PassOptions:
 def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> Source:
     """Open files or a stream."""
     if not isinstance(weights, str | None):
-        raise TypeError("the weights of files are one of their columns: sample_weight must be its name")
+        raise TypeError("for files, sample_weight must be the name of a column")
     if before is not None:
         known = before.settings.get("weights")
         weights = known if weights is None else weights
         if weights != known:  # better now than after the pass
             raise ValueError(
-                f"the rows so far have weights {known!r}, these have {weights!r}: it must be one name"
+                f"earlier rows have weights {known!r}, these have {weights!r}: the name must be the same"
             )
     reading = ReadOptions(weights=weights)
     return open_source(X, reading if basis is None else reading.for_basis(basis))
@@ -290,7 +290,7 @@ def _weights(rows: Rows, sample_weight: Any, before: Sketch | None = None) -> Fl
     if sample_weight is None:
         return np.ones(len(rows)) if before is not None and before.weighted else None
     if before is not None and not before.weighted:
-        raise ValueError("the rows so far had no weights: give sample_weight from the first batch on")
+        raise ValueError("earlier rows had no weights: give sample_weight from the first batch on")
     if isinstance(sample_weight, Real):
         sample_weight = np.full(len(rows), sample_weight)
     weights: Floats = check_array(

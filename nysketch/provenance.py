@@ -261,14 +261,14 @@ def _parts_from(rows: list[dict[str, Any]]) -> tuple[Parts, ...]:
     for row in rows:
         digest, of = row["digest"], _count(row["of"])
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            raise ValueError("a whole that it holds parts of has no digest")
+            raise ValueError("a table that it holds parts of has no digest")
         if not 2 <= of <= MOST_PARTS:
-            raise ValueError("the number of parts of a whole is impossible")
+            raise ValueError("the number of parts of a table is impossible")
         inputs = tuple(_from_row(item) for item in row["inputs"])
         whole = Whole(digest, of, inputs, _count(row["unlisted"]))
         orders = [item.order for item, _ in inputs]
         if not 0 < len(inputs) <= LISTED or orders != sorted(set(orders)) or not all(n for _, n in inputs):
-            raise ValueError("the inputs of a whole that it holds parts of are impossible")
+            raise ValueError("the inputs of a table that it holds parts of are impossible")
         held = tuple((_count(first), _count(last), _count(times)) for first, last, times in row["held"])
         ascending = [number for first, last, _ in held for number in (first, last)]
         if ascending != sorted(ascending) or not all(1 <= number <= of for number in ascending):

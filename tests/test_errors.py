@@ -2,6 +2,8 @@
 
 import logging
 import shlex
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nysketch._support.notices import log, notice
-from nysketch.errors import NysketchError, NysketchWarning, UsageError, in_shell, option
+from nysketch.errors import NysketchError, NysketchWarning, UsageError, in_shell, json_in_shell, option
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,29 @@ def test_names_survive_both_spellings(name):
     message = option("exclude", name)
     assert eval(f"dict({message[1:-1]})") == {"exclude": name}
     assert shlex.split(in_shell(message)) == ["--exclude", name]
+
+
+def test_messages_in_json_have_flags_and_names_stay():
+    said = "use `blocks=64`"
+    value = {"path": said, "files": [{"error": said}], "skipped": {said: said}, "quality": {"advice": [said]}}
+    assert json_in_shell(value | {"rows": 3, "notes": None}) == {
+        "path": said,
+        "files": [{"error": "use --blocks 64"}],
+        "skipped": {said: "use --blocks 64"},
+        "quality": {"advice": ["use --blocks 64"]},
+        "rows": 3,
+        "notes": None,
+    }
+
+
+def test_errors_before_logging_is_set_up_are_errors_with_flags():
+    code = """if True:
+        from nysketch.cli import _report
+        from nysketch.errors import UsageError
+        raise SystemExit(_report(UsageError('use `nulls="drop"`')))
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "nysketch: error: use --nulls drop\n")
 
 
 def test_errors_carry_their_options():

@@ -86,7 +86,7 @@ class ExactSum:
     def check(self, name: str) -> None:
         """Raise ValueError unless these are finite sums in canonical form, as a file may hold anything."""
         if self.high.dtype != np.float64 or not np.isfinite(self.high).all():
-            raise ValueError(f"{name} holds something that is not a finite number")
+            raise ValueError(f"{name} holds values that are not finite numbers")
         with np.errstate(over="ignore"):  # a hostile low part
             if not np.array_equal(self.high + self.low, self.high):
                 raise ValueError(f"{name} is not in canonical form")

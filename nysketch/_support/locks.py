@@ -20,14 +20,14 @@ def lock_path(output: Path) -> Path:
 
 @contextmanager
 def output_lock(
-    output: Path, *, wait: float = 0.0, remedy: str = "Wait for it with --lock-wait SECONDS"
+    output: Path, *, wait: float = 0.0, remedy: str = "Wait for it with `lock_wait=SECONDS`"
 ) -> Iterator[None]:
     """Hold the lock of `output`, or raise LockedError after `wait` seconds of trying."""
     path = lock_path(output)
     deadline = time.monotonic() + wait
     while (descriptor := _try_lock(path, output)) is None:
         if time.monotonic() >= deadline:
-            raise LockedError(f"{output}: another nysketch is writing it (lock {path}). {remedy}")
+            raise LockedError(f"{output}: another process is writing it (lock {path}). {remedy}")
         time.sleep(0.1)
     try:
         remove_leftovers(output)

@@ -24,7 +24,7 @@ def claimed(
     inputs: Iterable[str | os.PathLike[str]] = (),
     overwrite: bool,
     wait: float | None = None,
-    hint: str = "see --if-exists overwrite",
+    hint: str = 'replace it with `if_exists="overwrite"`',
 ) -> Iterator[None]:
     """Hold `output` for the one who writes it, or raise before any work is done.
 
@@ -37,7 +37,7 @@ def claimed(
     """
     refuse_to_replace(inputs, output)
     if wait is None:
-        lock = output_lock(output, wait=BRIEF_WAIT, remedy="Run the command again once that has finished")
+        lock = output_lock(output, wait=BRIEF_WAIT, remedy="Try again once it has finished")
     else:
         lock = output_lock(output, wait=wait)
     with lock:
@@ -56,10 +56,12 @@ def refuse_to_replace(inputs: Iterable[str | os.PathLike[str]], output: Path) ->
     """Raise a UsageError if the output would destroy one of the files that it is made from."""
     for path in inputs if output.exists() else ():
         if Path(path).exists() and output.samefile(path):
-            raise UsageError(f"{output}: is an input; choose another --output")
+            raise UsageError(f"{output}: is an input; choose another `output`")
 
 
-def refuse_to_overwrite(path: Path, *, overwrite: bool, hint: str = "see --if-exists overwrite") -> None:
+def refuse_to_overwrite(
+    path: Path, *, overwrite: bool, hint: str = 'replace it with `if_exists="overwrite"`'
+) -> None:
     """Raise an OutputError if there is something at `path` that is to be kept."""
     if path.exists() and not overwrite:
         raise OutputError(f"{path}: exists already; {hint}")

@@ -6,7 +6,7 @@ import re
 
 
 def bytes_of(text: str) -> int:
-    """Return the number of bytes that a text like 512MB stands for; raise ValueError if it is none."""
+    """Return the number of bytes that a text like 512MB denotes; raise ValueError if it denotes none."""
     match = re.fullmatch(r"([0-9.]+)\s*([kMGT]?)(i?)B?", text.strip())
     try:
         number = float(match.group(1)) if match else 0.0

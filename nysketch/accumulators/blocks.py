@@ -87,13 +87,13 @@ class BlockSums(Statistic):
         rows = arrays["blocks.rows"]
         blocks = sums.high.shape[0]
         if rows.shape != (blocks,) or (weights is not None and weights.high.shape != (blocks,)):
-            raise ValueError(f"counts do not fit {blocks} blocks")
+            raise ValueError(f"its counts do not match {blocks} blocks")
         return cls(sums, rows, weights)
 
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless these can be sums over some rows."""
         if self.sums.high.shape != (len(self.rows), basis.m) or not len(self.rows):
-            raise ValueError("sums do not fit the landmarks")
+            raise ValueError("its sums do not match the landmarks")
         if self.rows.dtype != np.int64 or (self.rows < 0).any() or sum(self.rows.tolist()) >= 2**63:
             raise ValueError("its row counts are impossible")
         self.sums.check("blocks.sums")

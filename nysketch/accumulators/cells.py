@@ -154,14 +154,14 @@ class Cells(Statistic):
         if about is None:
             return None
         if numeric_landmarks(basis) is None:
-            raise ValueError("its basis is one without cells")
+            raise ValueError("its basis has no cells")
         weights = ExactSum.from_arrays("cells.weights", arrays) if weighted else None
         sums, squares = (ExactSum.from_arrays(f"cells.{name}", arrays) for name in ("sums", "squares"))
         rows, shape = arrays["cells.rows"], (basis.m, basis.d)
         if rows.shape != shape[:1] or (weights is not None and weights.high.shape != shape[:1]):
-            raise ValueError(f"counts do not fit {basis.m} cells")
+            raise ValueError(f"its counts do not match {basis.m} cells")
         if sums.high.shape != shape or squares.high.shape != shape:
-            raise ValueError("the sums of cells do not fit the landmarks")
+            raise ValueError("the sums of its cells do not match the landmarks")
         far = RowSample.from_arrays(
             about["far"],
             arrays,
@@ -177,11 +177,11 @@ class Cells(Statistic):
         """Raise ValueError unless these can be the cells of these rows."""
         landmarks = numeric_landmarks(basis)
         if landmarks is None:
-            raise ValueError("its basis is one without cells")
+            raise ValueError("its basis has no cells")
         if self.rows.dtype != np.int64 or (self.rows < 0).any() or not is_count(self.beyond):
             raise ValueError("the row counts of its cells are impossible")
         if sum(self.rows.tolist()) + self.beyond != tally.rows:
-            raise ValueError("the rows of its cells are not those of its blocks")
+            raise ValueError("its cells and its blocks count different rows")
         self.sums.check("cells.sums")
         self.squares.check("cells.squares")
         if self.weights is not None:
@@ -197,7 +197,7 @@ class Cells(Statistic):
         if (weight < 0).any() or weight[self.rows == 0].any() or sums[self.rows == 0].any():
             raise ValueError("the weights of its cells are impossible")
         if not self.beyond and not np.isclose(weight.sum(), total_weight, rtol=1e-6):
-            raise ValueError("the weights of its cells are not those of its blocks")
+            raise ValueError("its cells and its blocks have different weights")
         with np.errstate(over="ignore"):
             # Cauchy and Schwarz: rows without any spread have the smallest squares.
             least = sums * sums / np.where(weight > 0, weight, 1.0)[:, None]
@@ -217,7 +217,7 @@ class Cells(Statistic):
         if not ((named >= 0) & (named < basis.m) & (named == np.floor(named))).all():
             raise ValueError("its far rows are in cells that do not exist")
         if (np.bincount(far.cells, minlength=basis.m) > self.rows).any():
-            raise ValueError("its far rows are more than the rows of their cells")
+            raise ValueError("it has more far rows than rows in their cells")
         if not (np.abs(far.offsets) <= EXTENT * spreads(basis)).all():
             raise ValueError("its far rows are too far to be in a cell")
         squared = np.zeros(len(far))

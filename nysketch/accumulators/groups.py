@@ -65,7 +65,9 @@ class GroupSums(Statistic):
         """Return the sums over no rows; None if nothing is to be permuted, or there are no groups."""
         product = grouped(basis)
         if product is None and options.pairs:
-            raise UsageError("--pairs is for groups of columns: name them with --group x=a,b --group y=c")
+            raise UsageError(
+                '`pairs` needs groups of columns: name them with `groups={"x": ["a", "b"], "y": ["c"]}`'
+            )
         if product is None or not options.shuffles:
             return None
         parts = subsets_of(len(product.groups), pairs=options.pairs)
@@ -112,14 +114,14 @@ class GroupSums(Statistic):
         if about is None:
             return None
         if product is None:
-            raise ValueError("its basis is one without groups")
+            raise ValueError("its basis has no groups")
         pairs = about["pairs"]
         if not isinstance(pairs, bool):
             raise ValueError("it does not say whether it has sums of pairs of groups")
         parts = subsets_of(len(product.groups), pairs=pairs)
         sums = ExactSum.from_arrays("groups.sums", arrays)
         if sums.high.shape != (len(parts), basis.m) or not np.isfinite(sums.high).all():
-            raise ValueError("the sums of groups do not fit the groups and landmarks")
+            raise ValueError("the sums of its groups do not match the groups and landmarks")
         return cls(parts, sums)
 
     def check(self, basis: Basis, tally: Tally) -> None:
@@ -149,7 +151,7 @@ class GroupSums(Statistic):
         if groups is None:
             return None
         names, pairs = ", ".join(groups["names"]), ", also by pairs" if groups["pairs"] else ""
-        return "groups", f"{names}; `nysketch independence` tells whether they are independent{pairs}"
+        return "groups", f"{names}; test them with `nysketch.independence`{pairs}"
 
     def settings(self) -> dict[str, Any]:
         """Return whether pairs are kept, as an option."""

@@ -35,24 +35,24 @@ class PassOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.blocks <= 65_536:
-            raise UsageError(f"the number of blocks must be between 1 and 65536, not {self.blocks}")
+            raise UsageError(f"`blocks` must be between 1 and 65536, not {self.blocks}")
         require_seed(self.seed)
         if self.precision not in PRECISIONS:
-            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+            raise UsageError(f"`precision` must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
         if self.sample_rows is not None and self.sample_rows < 0:
-            raise UsageError(f"the rows of the sample cannot be {self.sample_rows}")
+            raise UsageError(f"`sample_rows` must be at least 0, not {self.sample_rows}")
         if self.far_rows is not None and self.far_rows < 0:
-            raise UsageError(f"the far rows to keep cannot be {self.far_rows}")
+            raise UsageError(f"`far_rows` must be at least 0, not {self.far_rows}")
         if self.far_rows and not self.cells:
-            raise UsageError("far rows are kept with the cells: leave out --far-rows, or --no-cells")
+            raise UsageError("far rows are kept with the cells: leave out `far_rows` or `cells=False`")
         if not 0 <= self.runs <= MOST_SPANS:
-            raise UsageError(f"the number of runs must be between 0 and {MOST_SPANS}, not {self.runs}")
+            raise UsageError(f"`spans` must be between 0 and {MOST_SPANS}, not {self.runs}")
         if not 0 <= self.shuffles <= MOST_SHUFFLES:
-            raise UsageError(f"the shuffles must be between 0 and {MOST_SHUFFLES}, not {self.shuffles}")
+            raise UsageError(f"`permutations` must be between 0 and {MOST_SHUFFLES}, not {self.shuffles}")
         if self.shuffle_rows is not None and self.shuffle_rows < 0:
-            raise UsageError(f"the rows to shuffle cannot be {self.shuffle_rows}")
+            raise UsageError(f"`permutation_rows` must be at least 0, not {self.shuffle_rows}")
         if self.pairs and not self.shuffles:
-            raise UsageError("pairs of groups are of no use without shuffles: leave out --pairs")
+            raise UsageError("pairs of groups need permutations: leave out `pairs` or `permutations=0`")
 
     @property
     def weighted(self) -> bool:

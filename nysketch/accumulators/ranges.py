@@ -68,7 +68,7 @@ class ColumnRanges(Statistic):
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless rows can have these ranges."""
         if any(a.dtype != np.float64 or a.shape != (basis.d,) for a in (self.lower, self.upper)):
-            raise ValueError("column ranges do not fit the columns")
+            raise ValueError("its column ranges do not match the columns")
         # Of no rows, the ranges are empty: from infinity to minus infinity.
         bounded = np.isfinite(self.lower) & np.isfinite(self.upper) & (self.lower <= self.upper)
         empty = (self.lower == np.inf) & (self.upper == -np.inf)

@@ -131,7 +131,7 @@ class RowSample(Statistic):
 
     @classmethod
     def union(cls, samples: Sequence[Self]) -> Self:
-        """Return the sample of all rows that any of them stands for."""
+        """Return the sample of all rows that any of them represents."""
         weights = None
         if all(sample.weights is not None for sample in samples):
             weights = np.concatenate([sample.weights for sample in samples])
@@ -159,7 +159,7 @@ class RowSample(Statistic):
         return type(self)(left.keys, left.rows, left.weights, bound, capacity)._cut()
 
     def _sorted_and_cut(self) -> Self:
-        """Sort by key; rows of equal keys by content, so that the order of merging does not show.
+        """Sort by key; rows of equal keys by content, so that the order of merging has no effect.
 
         Keys are equal where a file was counted twice, or for tables in memory that begin alike.
         """
@@ -229,7 +229,7 @@ class RowSample(Statistic):
         if not text and (rows.dtype != dtype or rows.shape != (len(keys), d) or not np.isfinite(rows).all()):
             raise ValueError(f"{name}.rows are impossible")
         if text and len(rows) != len(keys):
-            raise ValueError(f"{name}.rows do not fit their keys")
+            raise ValueError(f"{name}.rows do not match their keys")
         if weights is not None and (
             weights.dtype != np.float64
             or weights.shape != keys.shape

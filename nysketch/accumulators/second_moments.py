@@ -101,7 +101,7 @@ class SecondMoments(Statistic):
             return None
         sums = ExactSum.from_arrays("moments.sums", arrays)
         if sums.high.shape != (triangle_size(basis.m),):
-            raise ValueError("the second moments do not fit the landmarks")
+            raise ValueError("its second moments do not match the landmarks")
         return cls(basis.m, sums)
 
     def check(self, basis: Basis, tally: Tally) -> None:
@@ -137,7 +137,7 @@ class SecondMoments(Statistic):
         if not facts["second_moments"]:
             return None
         m = facts["landmarks"]
-        return "second moments", f"{m:,} × {m:,}, for `nysketch coreset --method mercer`"
+        return "second moments", f'{m:,} × {m:,}, for `nysketch.coreset(method="mercer")`'
 
     def settings(self) -> dict[str, Any]:
         """Return the option that asks for them."""

@@ -1,6 +1,6 @@
 """Addresses of spans of consecutive rows.
 
-Every row has an address: a number that stands for its input, and its own number in that input. A span is all
+Every row has an address: a number that identifies its input, and its own number in that input. A span is all
 rows whose addresses agree but for the last bits, as many as the `level` says; beyond the bits of row numbers,
 whole inputs are put together. So spans of any level are made of those of any finer one, and the level can be
 what the rows alone decide: the finest at which they are in no more spans than wanted.
@@ -24,7 +24,7 @@ _WORD = 2**64 - 1
 
 
 def place_of_input(key: int) -> int:
-    """Return the number that stands for an input with this key, whose first bits are as good as random."""
+    """Return the number that identifies an input with this key, whose first bits are as good as random."""
     word = (key + 0x9E3779B97F4A7C15) & _WORD  # splitmix64
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD

@@ -54,7 +54,7 @@ class Spans(Statistic):
     weights: ExactSum | None  # c; None where rows have no weights
     sums: ExactSum  # c × m
 
-    noun = "runs of rows"
+    noun = "spans of rows"
     absent_description: ClassVar = {"runs": None}
     absent_summary: ClassVar = {"runs": None}
     absent_settings: ClassVar = {"runs": 0}
@@ -198,21 +198,21 @@ class Spans(Statistic):
         where, rows = arrays["runs.where"], arrays["runs.rows"]
         count = len(sums.high)
         if rows.shape != (count,) or where.shape != (count, 2):
-            raise ValueError(f"addresses or counts do not fit {count} runs")
+            raise ValueError(f"its addresses or counts do not match {count} spans")
         if sums.high.shape != (count, basis.m) or (weights is not None and weights.high.shape != (count,)):
-            raise ValueError("the sums of runs do not fit the landmarks")
+            raise ValueError("the sums of its spans do not match the landmarks")
         return cls(about["capacity"], about["level"], where, rows, weights, sums)
 
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless these can be the spans of these rows."""
         if not is_count(self.capacity) or not 1 <= self.capacity <= MOST_SPANS or len(self) > self.capacity:
-            raise ValueError("its runs are more than there is room for")
+            raise ValueError("it has more spans than its settings allow")
         if not is_count(self.level) or not FINEST <= self.level <= COARSEST:
-            raise ValueError("the level of its runs is impossible")
+            raise ValueError("the level of its spans is impossible")
         self._check_places()
         rows = self.rows
         if rows.dtype != np.int64 or (rows < 0).any() or sum(rows.tolist()) != tally.rows:
-            raise ValueError("the rows of its runs are not those of its blocks")
+            raise ValueError("its spans and its blocks count different rows")
         self.sums.check("runs.sums")
         if self.weights is not None:
             self.weights.check("runs.weights")
@@ -220,24 +220,24 @@ class Spans(Statistic):
         if tally.ranges.exact and tally.rows:
             weight = self.weight
             if (weight < 0).any() or weight[rows == 0].any() or self.sums.high[rows == 0].any():
-                raise ValueError("the weights of its runs are impossible")
+                raise ValueError("the weights of its spans are impossible")
             if not np.isclose(weight.sum(), tally.total_weight, rtol=1e-6):
-                raise ValueError("the weights of its runs are not those of its blocks")
+                raise ValueError("its spans and its blocks have different weights")
 
     def _check_places(self) -> None:
         """Raise ValueError unless spans are where spans of their level can be, in order."""
         where = self.where
         if where.dtype != np.int64:
-            raise ValueError("the addresses of its runs are not integers")
+            raise ValueError("the addresses of its spans are not integers")
         # Beyond the bits of rows, the level takes away those of inputs.
         taken = max(self.level, ROW_BITS) - ROW_BITS
         bounds = [1 << (INPUT_BITS - taken), 1 << (ROW_BITS - min(self.level, ROW_BITS))]
         if (where < 0).any() or (where >= bounds).any():
-            raise ValueError("the addresses of its runs are out of range")
+            raise ValueError("the addresses of its spans are out of range")
         before, after = where[:-1], where[1:]
         same = before[:, 0] == after[:, 0]
         if not ((before[:, 0] < after[:, 0]) | (same & (before[:, 1] < after[:, 1]))).all():
-            raise ValueError("its runs are not in order")
+            raise ValueError("its spans are out of order")
 
     def is_possible(self, basis: Basis) -> bool:
         """Tell whether no count is negative."""
@@ -256,8 +256,8 @@ class Spans(Statistic):
         if spans is None:
             return None
         if spans["rows_per_run"] is None:
-            return "runs", f"{spans['count']:,}, each of all rows of one or more inputs"
-        return "runs", f"{spans['count']:,} of up to {spans['rows_per_run']:,} consecutive rows"
+            return "spans", f"{spans['count']:,}, each with all rows of one or more inputs"
+        return "spans", f"{spans['count']:,} of up to {spans['rows_per_run']:,} consecutive rows"
 
     def settings(self) -> dict[str, Any]:
         """Return the spans there is room for, as an option."""

@@ -83,7 +83,7 @@ def basis_or_options(basis: Known | None, options: BasisOptions) -> Known | Basi
     if basis is None:
         return options
     if options != BasisOptions():
-        raise UsageError("the basis has its landmarks, scaling and kernel: they cannot be chosen again")
+        raise UsageError("the basis determines landmarks, scaling and kernel: leave out their options")
     return basis
 
 

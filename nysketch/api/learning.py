@@ -203,7 +203,7 @@ def _learn(
 ) -> AnyModel:
     if (data is None) != (passes == 0):
         raise UsageError("`refine`, the number of passes, and the `data` to read go together")
-    sketch = as_sketch(given, "what is learned")
+    sketch = as_sketch(given, "the model")
     ks = list(k) if isinstance(k, Iterable) else [k]
     source = None
     if data is not None:  # better told now that it cannot be read

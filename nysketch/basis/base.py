@@ -259,17 +259,17 @@ class Basis:
             ("scaling", self.scaling, other.scaling),
             ("features", self.features, other.features),
             ("kernel", str(self.kernel), str(other.kernel)),
-            ("number of landmarks or features", self.m, other.m),
+            ("numbers of landmarks or features", self.m, other.m),
         ):
             if mine != theirs:
                 raise IncompatibleError(
-                    f"the sketches have different bases: {what} {mine} and {theirs}. "
-                    "Make both with the same --basis"
+                    f"the sketches have different bases: {what} {mine} and {theirs}. Make both with the "
+                    "same `basis`"
                 )
         raise IncompatibleError(
-            "the sketches have different bases: same columns and kernel, but other landmarks, frequencies or "
-            f"scaling factors (digests {self.digest[:12]} and {other.digest[:12]}). "
-            "Make both with the same --basis"
+            "the sketches have different bases: same columns and kernel, different landmarks, frequencies "
+            f"or scaling factors (digests {self.digest[:12]} and {other.digest[:12]}). Make both with the "
+            "same `basis`"
         )
 
 

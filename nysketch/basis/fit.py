@@ -21,7 +21,7 @@ from nysketch.basis.fourier import FourierBasis, draw_frequencies
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.columns import Column
-from nysketch.errors import InputError
+from nysketch.errors import InputError, option
 from nysketch.kernels import Gaussian, Kernel
 
 _FIRST_TRY = 125  # landmarks, where their number is to be found
@@ -54,7 +54,7 @@ def fit_rows(
     if not len(rows):
         raise InputError("there are no rows to choose landmarks from")
     if not columns[0].text and not np.isfinite(rows).all():
-        raise InputError("the rows to choose landmarks from hold NaN or infinities: leave these out")
+        raise InputError("the rows to choose landmarks from contain NaN or infinities; remove them")
     require_seed(seed)
     # With one thread: the last bits of sums may depend on their number, and the choice of landmarks on them.
     with one_thread():
@@ -91,8 +91,8 @@ class _Fit:
             self._scaled = (rows - self._center) / self._scale
             if np.abs(self._scaled).max() > LARGEST:
                 raise InputError(
-                    f"some column holds values beyond {LARGEST:g}, too large to take distances between. "
-                    "Leave it out with --exclude"
+                    f"a column has values beyond {LARGEST:g}, too large for distances. Leave it out with "
+                    "`exclude`"
                 )
         widths = {column.name: column.width for column in columns}
         self._kernel: Kernel = options.kernel_options().fit(self._scaled, widths, seed)
@@ -100,13 +100,13 @@ class _Fit:
             squared_norms = self._kernel.diagonal(self._scaled)
         if not (squared_norms < LARGEST).all():
             raise InputError(
-                f"some rows are too large for the kernel ({self._kernel}). "
-                "Leave the column out with --exclude, or use a kernel with a bound, such as gaussian"
+                f"some rows are too large for the kernel ({self._kernel}). Leave the column out with "
+                '`exclude`, or use a bounded kernel such as `kernel="gaussian"`'
             )
         if text and not squared_norms.any():
             raise InputError(
-                f"no string has the {options.length} characters that the kernel compares: "
-                "use a smaller --length"
+                f"no string has the {options.length} characters that the kernel compares: use a smaller "
+                "`length`"
             )
         self._candidates, self._held_out = self._split()
 
@@ -192,7 +192,7 @@ class _Fit:
         """Double the number of landmarks until it is enough, or the most that is allowed."""
         most, tries = self._options.most, []
         if not len(self._held_out):
-            log.warning("%d rows are too few to find the number of landmarks by", len(self._rows))
+            log.warning("%d rows are too few to choose the number of landmarks", len(self._rows))
         m = min(_FIRST_TRY, most) if len(self._held_out) else most
         while True:
             basis, report = self._choose(m)
@@ -204,7 +204,7 @@ class _Fit:
                 break
             m = min(2 * m, most)
         if isinstance(measured, quality.Quality) and not measured.enough and m == most:
-            log.warning("stopped at %d landmarks, the most allowed: see --max-landmarks", m)
+            log.warning("stopped at %d landmarks, the maximum; raise it with `max_landmarks`", m)
         origin = self._origin_of_landmarks(report) | ({"auto": tries} if tries else {})
         return self._with_origin(basis, measured, origin)
 
@@ -232,8 +232,8 @@ def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) ->
     for name, c, s in zip(names, center, scale, strict=True):
         if not (np.isfinite(c) and np.isfinite(s)):
             raise InputError(
-                f"column {name!r} holds values too large to scale by: leave it out with --exclude {name}, "
-                "or use --scale none"
+                f"column {name!r} has values too large to scale by. Leave it out with "
+                f'{option("exclude", name)}, or use `scale="none"`'
             )
 
 

@@ -67,9 +67,9 @@ def choose(
 ) -> Choice:
     """Choose m landmarks (or fewer: see above) among candidates, the same ones for the same seed."""
     if sampling not in SAMPLINGS:
-        raise UsageError(f"sampling must be one of {', '.join(SAMPLINGS)}, not {sampling!r}")
+        raise UsageError(f"`sampling` must be one of {', '.join(SAMPLINGS)}, not {sampling!r}")
     if sampling == "kmeans" and candidates.ndim == 1:
-        raise UsageError("the centre of strings is no string; use kmeans++")
+        raise UsageError('strings have no mean; use `sampling="kmeans++"`')
     m = min(m, len(candidates))
     if sampling == "uniform":
         indices = uniform(len(candidates), m, seed)

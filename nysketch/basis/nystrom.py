@@ -172,5 +172,5 @@ def spreads(basis: NystromBasis) -> Floats:
 def require_landmarks(basis: Basis, what: str) -> NystromBasis:
     """Return the basis if it has landmarks, for `what` needs them."""
     if not isinstance(basis, NystromBasis):
-        raise UsageError(f"{what} needs landmarks, and there are Fourier features instead")
+        raise UsageError(f"{what} needs landmarks, not Fourier features")
     return basis

@@ -45,26 +45,26 @@ class BasisOptions:
 
     def __post_init__(self) -> None:
         for what, value, known in (
-            ("scaling", self.scaling, SCALINGS),
+            ("scale", self.scaling, SCALINGS),
             ("sampling", self.sampling, landmarks.SAMPLINGS),
             ("features", self.features, FEATURES),
             ("frequencies", self.frequencies, DRAWS),
         ):
             if value not in known:
-                raise UsageError(f"{what} must be one of {', '.join(known)}, not {value!r}")
+                raise UsageError(f"`{what}` must be one of {', '.join(known)}, not {value!r}")
         if isinstance(self.m, str) and self.m != AUTO:
-            raise UsageError(f"the number of landmarks must be a number or 'auto', not {self.m!r}")
+            raise UsageError(f"`landmarks` must be a number or 'auto', not {self.m!r}")
         # NumPy's numbers are not JSON's.
         for name in ("m", "max_landmarks", "degree", "length", "pilot_rows"):
             value = getattr(self, name)
             if value is not None and value != AUTO:
-                object.__setattr__(self, name, whole(value, name))
+                object.__setattr__(self, name, whole(value, "landmarks" if name == "m" else name))
         for name in ("offset", "decay"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if self.most < 1:
-            raise UsageError(f"the number of landmarks must be at least 1, not {self.most}")
+            raise UsageError(f"`landmarks` must be at least 1, not {self.most}")
         if self.pilot_rows is not None and self.pilot_rows < 1:
-            raise UsageError(f"the pilot must have at least 1 row, not {self.pilot_rows}")
+            raise UsageError(f"`pilot_rows` must be at least 1, not {self.pilot_rows}")
         object.__setattr__(self, "bandwidth", _bandwidth_text(self.bandwidth))
         if self.groups is not None:
             groups = {name: [*columns] for name, columns in self.groups.items()}
@@ -89,13 +89,13 @@ class BasisOptions:
 
     def _require_fourier(self) -> None:
         if self.kernel != Gaussian.name or self.groups or "," in str(self.bandwidth):
-            raise UsageError("Fourier features are for the gaussian kernel with one bandwidth")
+            raise UsageError("Fourier features need the gaussian kernel with one bandwidth")
         if self.m == AUTO:
-            raise UsageError("'auto' is for landmarks: say how many Fourier features there shall be")
+            raise UsageError('`landmarks="auto"` cannot choose the number of Fourier features; give a number')
         if self.sampling != DEFAULT_SAMPLING:
-            raise UsageError("Fourier features have no landmarks: leave out --sampling")
+            raise UsageError("Fourier features have no landmarks: leave out `sampling`")
         if self.most % 2:
-            raise UsageError(f"Fourier features come in pairs: their number must be even, not {self.m}")
+            raise UsageError(f"Fourier features come in pairs: `landmarks` must be even, not {self.m}")
 
     @property
     def most(self) -> int:
@@ -112,7 +112,7 @@ class BasisOptions:
         if not self.groups:
             return columns
         if columns:
-            raise UsageError("the groups say which columns to read: leave out --columns")
+            raise UsageError("the groups determine the columns: leave out `columns`")
         return [name for names in self.groups.values() for name in names]
 
     def kernel_options(self) -> KernelOptions:

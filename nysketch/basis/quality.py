@@ -80,28 +80,26 @@ class Quality:
         if self.enough:
             sentences = [f"Enough landmarks: {found.format('below')}."]
         elif self.enough is None:
-            sentences = [
-                f"Just enough landmarks, or nearly so: {found.format('within its standard error of')}."
-            ]
+            sentences = [f"Borderline number of landmarks: {found.format('within its standard error of')}."]
         else:
             more = (
-                f"About {self.landmarks_needed:,} may be enough (-m {self.landmarks_needed})."
+                f"About {self.landmarks_needed:,} may be enough (`landmarks={self.landmarks_needed}`)."
                 if self.landmarks_needed is not None
-                else "More of them help too slowly to say how many would be enough."
+                else "The error decreases too slowly with m to extrapolate."
             )
             sentences = [f"Too few landmarks: {found.format('above')}. {more}"]
         return [*sentences, *self._notes_on_kernel()]
 
     def _notes_on_kernel(self) -> list[str]:
-        sharper, softer = _REMEDIES.get(self.kernel, ("a smaller --bandwidth", "a larger --bandwidth"))
+        sharper, softer = _REMEDIES.get(self.kernel, ("a smaller `bandwidth`", "a larger `bandwidth`"))
         if self.sampling_error <= 1e-7 * self.mean_norm:
-            return ["To the kernel, all rows are the same."]
+            return ["The kernel does not distinguish the rows at all."]
         if self.mean_kernel > 0.95 * self.mean_norm**2:
             remedy = f": try {sharper}" if sharper else ""
-            return [f"The kernel hardly tells rows apart (mean value {self.mean_kernel:.3g}){remedy}."]
+            return [f"The kernel hardly distinguishes rows (mean value {self.mean_kernel:.3g}){remedy}."]
         if self.rank < self.landmarks / 2 and self.enough is not False:
             span = f"{self.rank} dimension{'s' if self.rank != 1 else ''}"
-            return [f"The landmarks span only {span}: fewer of them would do."]
+            return [f"The landmarks span only {span}: fewer would do."]
         if self.mean_residual > 0.9 * self.mean_norm and softer:
             mean = f"mean residual {self.mean_residual:.2f}"
             return [f"Most rows are unlike all landmarks ({mean}): try {softer}."]
@@ -112,9 +110,9 @@ class Quality:
 _REMEDIES = {
     "cosine": ("", ""),
     "linear": ("", ""),
-    "polynomial": ("a larger --degree", ""),
-    "spectrum": ("a larger --length", "a smaller --length"),
-    "subsequence": ("a larger --length", "a smaller --length"),
+    "polynomial": ("a larger `degree`", ""),
+    "spectrum": ("a larger `length`", "a smaller `length`"),
+    "subsequence": ("a larger `length`", "a smaller `length`"),
 }
 
 
@@ -135,7 +133,7 @@ class FourierQuality:
         error = f"{self.kernel_error:.2g} (root mean square on {self.rows:,} rows)"
         if self.draw != "gaussian":
             return [
-                f"Features of {self.draw} frequencies have another kernel, {error} from the Gaussian one."
+                f"Features with {self.draw} frequencies have a different kernel, {error} from the Gaussian."
             ]
         return [f"Kernel values are off by {error}; four times as many features halve that."]
 
@@ -144,7 +142,7 @@ def from_description(description: dict[str, Any]) -> Quality | FourierQuality:
     """Rebuild a measurement from its values; raise ValueError if these are none."""
     kind = FourierQuality if "kernel_error" in description else Quality
     if set(description) != {field.name for field in fields(kind)}:
-        raise ValueError("its quality has other values than those of a measurement")
+        raise ValueError("its quality has unexpected values")
     for name, value in description.items():
         if name == "residual_quantiles":
             good = set(value) == set(QUANTILES) and all(_is_measured(item) for item in value.values())

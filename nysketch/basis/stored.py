@@ -38,5 +38,5 @@ def basis_from_parts(description: dict[str, Any], arrays: dict[str, NDArray[Any]
         shapes = [basis.landmarks.shape[1:]]
     shapes += [basis.center.shape, basis.scale.shape]
     if any(shape != (basis.d,) for shape in shapes):
-        raise ValueError(f"arrays of shapes {shapes} do not fit {basis.d} features")
+        raise ValueError(f"arrays of shapes {shapes} do not match {basis.d} features")
     return basis

@@ -276,6 +276,6 @@ def _discard_stdout() -> None:
 
 def _complain(log: logging.Logger, message: str) -> None:
     """Log an error, also before logging was set up."""
-    if not log.handlers:
+    if not _output.logging_is_set_up():
         _output.set_up_logging(quiet=False, verbose=False, log_format="text")
     log.error("%s", message)

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from nysketch._support.notices import NOTICE
-from nysketch.errors import in_shell
+from nysketch.errors import in_shell, json_in_shell
 
 SCHEMA_VERSION = 1
 
@@ -32,7 +32,7 @@ class _TextFormatter(logging.Formatter):
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {"level": _level(record), "message": in_shell(record.getMessage())}
-        line |= getattr(record, "fields", {})
+        line |= json_in_shell(getattr(record, "fields", {}))
         return json.dumps(line, sort_keys=True)
 
 
@@ -60,6 +60,11 @@ def set_up_logging(*, quiet: bool, verbose: bool, log_format: str) -> None:
     log.propagate = False
 
 
+def logging_is_set_up() -> bool:
+    """Tell whether the log goes to stderr already."""
+    return any(isinstance(handler, _StderrHandler) for handler in logging.getLogger("nysketch").handlers)
+
+
 def printable(text: str) -> str:
     """Escape control codes: names come from files, and files from anybody."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -70,9 +75,15 @@ def echo(line: str) -> None:
     click.echo(printable(line))
 
 
+def echo_message(message: str) -> None:
+    """Print a sentence of the library as a line of results, options spelled as flags."""
+    echo(in_shell(message))
+
+
 def print_json(result: dict[str, Any]) -> None:
     """Print one object, keys sorted, with the version of its schema."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **result}, sort_keys=True, allow_nan=False))
+    spelled = json_in_shell({"schema_version": SCHEMA_VERSION, **result})
+    click.echo(json.dumps(spelled, sort_keys=True, allow_nan=False))
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:

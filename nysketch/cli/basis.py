@@ -94,5 +94,5 @@ def command(
         )
         if "held_out" in basis.origin:
             for sentence in from_description(basis.origin["held_out"]).advice():
-                _output.echo(sentence)
+                _output.echo_message(sentence)
     return EXIT_INPUTS_SKIPPED if source.skipped else 0

@@ -11,6 +11,7 @@ from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._sections import INPUT, option
 from nysketch.cli._sections import command as sectioned
+from nysketch.errors import in_shell
 
 if TYPE_CHECKING:
     from nysketch.basis.base import Basis
@@ -82,7 +83,7 @@ def _print(facts: dict[str, Any]) -> None:
             ),
         ]
         lines = [kind.info_line(facts) for kind in STATISTICS]
-        fields += [line for line in lines if line is not None]
+        fields += [(line[0], in_shell(line[1])) for line in lines if line is not None]
     fields += [
         ("features", facts["features"]),
         _functions(facts),
@@ -139,7 +140,7 @@ def _print_quality(facts: dict[str, Any]) -> None:
             fields.append(("effective dimension", f"{at_least}{dimension:,.0f} at λ = 1/n"))
         _output.print_fields([(f"  {name}", value) for name, value in fields])
     for sentence in [] if quality is None else quality["advice"]:
-        _output.echo(f"  {sentence}")
+        _output.echo_message(f"  {sentence}")
     report = facts["origin"].get("sampling_report", {})
     if report:
         _output.echo(f"  {facts['origin']['sampling']} on the pilot sample: {_short(report)}")
@@ -149,7 +150,7 @@ def _print_quality(facts: dict[str, Any]) -> None:
             f"± {tried['projection_error_se']:.1g}, sampling error {tried['sampling_error']:.2g}"
         )
     if "against" in facts:
-        _output.echo(f"  against {facts['against']['path']}: {facts['against']['advice']}")
+        _output.echo(f"  against {facts['against']['path']}: {in_shell(facts['against']['advice'])}")
 
 
 def _short(value: Any) -> str:

@@ -346,7 +346,7 @@ def _print_outcome(
         if quality is not None:
             whose = "" if quality["measured_on"] == "sample" else "When the basis was made: "
             for sentence in quality["advice"]:
-                _output.echo(whose + sentence)
+                _output.echo_message(whose + sentence)
         elif not judge:
             _output.echo("Quality not measured: it would need too much memory here. Run `nysketch info`")
 

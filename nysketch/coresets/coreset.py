@@ -113,9 +113,9 @@ class Coreset:
 
 
 def require_size(s: int) -> None:
-    """Raise a UsageError unless there can be so many test functions."""
+    """Raise a UsageError unless this is a number of test functions."""
     if s < 1:
-        raise UsageError(f"the number of test functions must be at least 1, not {s}")
+        raise UsageError(f"`functions` must be at least 1, not {s}")
 
 
 # ---- test functions --------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ class RowDistribution:
             moments = np.asarray(measure, np.float64)
             if moments.shape != (basis.m, basis.m) or not np.isfinite(moments).all():
                 raise UsageError(
-                    f"a measure is a mixture, or its second moments at the {basis.m} landmarks: a matrix of "
-                    f"{basis.m} × {basis.m} numbers"
+                    f"the measure must be a mixture, or its {basis.m} × {basis.m} matrix of second moments "
+                    "at the landmarks"
                 )
             return cls(moments)
         if measure.columns != basis.columns:
@@ -168,7 +168,7 @@ def choose_functions(
 ) -> tuple[TestFunctions, str]:
     """Return up to `count` test functions, and what they were learned from; without a method, the best."""
     if method not in (None, *METHODS):
-        raise UsageError(f"the method must be one of {', '.join(METHODS)}, not {method!r}")
+        raise UsageError(f"`method` must be one of {', '.join(METHODS)}, not {method!r}")
     if method == "nystrom":
         return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
     if rows.second_moments is not None:
@@ -180,8 +180,8 @@ def choose_functions(
         if method is None:
             return nystrom_functions(basis.nystrom, count), f"{basis.m:,} landmarks"
         raise UsageError(
-            "--method mercer needs second moments or sampled rows, and there are none: sketch with "
-            "--second-moments or --sample-rows, or use --method nystrom"
+            '`method="mercer"` needs second moments or sampled rows, and the sketch has neither. Sketch '
+            'with `second_moments=True` or `sample_rows`, or use `method="nystrom"`'
         )
     shares = relative_weights(rows.weights, len(sampled))
     moments = np.zeros((basis.m, basis.m))
@@ -208,19 +208,22 @@ def notes_on_size(basis: NystromBasis, s: int, found: int) -> list[str]:
         return []
     are, landmarks = ("is", "landmark spans") if found == 1 else ("are", f"{basis.m:,} landmarks span")
     return [
-        f"there {are} {found} test function{'s' if found != 1 else ''}, not {s}: to the kernel, the "
-        f"{landmarks} no more. More landmarks (-m), or a kernel that tells more rows apart, would"
+        f"there {are} {found} test function{'s' if found != 1 else ''}, not {s}: the {landmarks} no more in "
+        "the feature space. Use more `landmarks`, or a kernel that distinguishes more rows"
     ]
 
 
 def notes_on_discrepancy(distance: Discrepancy) -> list[str]:
     """Say so if random rows would be as good, or if nobody can tell."""
     if distance.standard_error is None and distance.mmd > 0:
-        return ["no sample of rows tells what the landmarks do not see of the data: the MMD has no error"]
+        return [
+            "without sampled rows, the part of the data outside the span of the landmarks is unknown: the "
+            "MMD has no standard error"
+        ]
     if distance.random_mmd and distance.mmd > distance.random_mmd:
         return [
-            "random rows would be nearer to the data: the landmarks are of no use for them. Take a basis "
-            "that was made from these data, or more landmarks"
+            "random rows would be closer to the data: the landmarks do not cover it. Use a basis made from "
+            "this data, or more `landmarks`"
         ]
     return []
 
@@ -231,5 +234,5 @@ def notes_on_means(functions: TestFunctions, off: float) -> list[str]:
         return []
     return [
         f"means of test functions agree only to {off:.2g}: rows differ by too many orders of magnitude. Use "
-        "a kernel with a bound, such as gaussian, or leave the column out with --exclude"
+        'a bounded kernel such as `kernel="gaussian"`, or leave the column out with `exclude`'
     ]

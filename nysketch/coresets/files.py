@@ -21,7 +21,7 @@ from nysketch.columns import Column
 from nysketch.coresets.coreset import Coreset
 from nysketch.coresets.from_data import CoresetOptions, coreset_of_source
 from nysketch.coresets.from_sketch import coreset_of_sketch
-from nysketch.errors import UsageError
+from nysketch.errors import UsageError, json_in_shell
 from nysketch.files.merge import merged
 from nysketch.files.tables import format_of, table_writer
 from nysketch.passes.execution import HERE, Execution
@@ -38,9 +38,11 @@ class Naming:
 
     def require_free(self, names: set[str]) -> None:
         """Raise a UsageError if the data have such columns themselves."""
-        for name, flag in ((self.row, "--row-as"), (self.weight, "--weight-as")):
+        for name, parameter in ((self.row, "row_as"), (self.weight, "weight_as")):
             if name in names:
-                raise UsageError(f"the data have a column {name!r}, too: name the other one with {flag} NAME")
+                raise UsageError(
+                    f"the data already has a column {name!r}: choose another name with `{parameter}=NAME`"
+                )
         if self.row == self.weight:
             raise UsageError(f"weights and row numbers cannot both be called {self.row!r}")
 
@@ -51,7 +53,8 @@ def require_writable(output: Path, source: Source, naming: Naming) -> None:
     lists += [field.name for field in source.kept if pa.types.is_nested(field.type)]
     if format_of(output) == "csv" and lists:
         raise UsageError(
-            f"{output}: CSV cannot hold lists, as column {lists[0]!r} does; write .parquet or .arrow instead"
+            f"{output}: CSV cannot store lists, and column {lists[0]!r} has them; write .parquet or .arrow "
+            "instead"
         )
     naming.require_free({column.name for column in source.columns} | set(source.kept.names))
 
@@ -74,7 +77,8 @@ def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
         columns[column.name] = _column(found.points, column, start) if own is None else own
         start += column.width
     table = pa.table(columns | kept)
-    return table.replace_schema_metadata({"nysketch": json.dumps(found.describe(), sort_keys=True)})
+    facts = json_in_shell(found.describe())
+    return table.replace_schema_metadata({"nysketch": json.dumps(facts, sort_keys=True)})
 
 
 def _column(points: Rows, column: Column, start: int) -> pa.Array:

@@ -66,8 +66,8 @@ _MOST_HELD = 256
 class CoresetOptions:
     """What a coreset depends on, besides the rows and the basis.
 
-    So many test `functions` are chosen by a `method`, from what is known of the rows or from their `measure`;
-    `nulls` says what becomes of rows that have them.
+    `functions` is the number of test functions, chosen by `method` from what is known of the rows or from
+    their `measure`; `nulls` says what becomes of rows that have them.
     """
 
     functions: int
@@ -156,7 +156,7 @@ def threads_within(memory: int, source: Source, s: int, m: int) -> int:
     fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
     # When threads have finished, their memory is free for what is left to do.
     afterwards = 8 * 8 * max(points_to_thin(s), carried) ** 2
-    advice = ", or use fewer landmarks (-m) or functions (-s)"
+    advice = ", or use fewer `landmarks` or `functions`"
     return threads_that_fit(memory, fixed=fixed, per_thread=per_thread, afterwards=afterwards, advice=advice)
 
 

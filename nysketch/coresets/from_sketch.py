@@ -24,7 +24,7 @@ from nysketch.sketches.sketch import Sketch
 
 
 def coreset_of_sketch(sketch: Sketch, s: int, *, method: str | None = None) -> Coreset:
-    """Return landmarks with weights that stand for the rows of a sketch.
+    """Return landmarks with weights that represent the rows of a sketch.
 
     All landmarks are first given convex weights that reproduce the kernel sums. These are recombined to a
     few, of which more are left out one by one, such that the MMD to the data grows least; all the while, the
@@ -126,6 +126,6 @@ def _notes_on_landmarks(count: int, wanted: int) -> list[str]:
     if count == wanted:
         return []
     return [
-        f"no positive weights of the landmarks have the means of all {wanted} test functions: they have "
-        f"those of the first {count}, and are near the others. More landmarks help"
+        f"no positive weights of the landmarks match the means of all {wanted} test functions; those of the "
+        f"first {count} match, the others are close. Use more `landmarks`"
     ]

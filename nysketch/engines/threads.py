@@ -46,7 +46,7 @@ def log_fewer_threads(threads: int, memory: int) -> None:
     available = available_threads()
     if threads < available:
         log.info(
-            "using %d of %d processors to stay within %.0f MB; allow more with --memory",
+            "using %d of %d processors to stay within %.0f MB; allow more with `memory`",
             threads,
             available,
             memory / 1e6,
@@ -60,7 +60,7 @@ class Threads:
 
     def __init__(self, count: int | None = None) -> None:
         if count is not None and count < 1:
-            raise UsageError(f"the number of threads must be at least 1, not {count}")
+            raise UsageError(f"`threads` must be at least 1, not {count}")
         self.count = available_threads() if count is None else count
 
     def run(
@@ -104,7 +104,7 @@ def engine_of(engine: Engine | None, threads: int | None = None) -> Engine:
     if engine is None:
         return Threads(threads)
     if threads is not None:
-        raise UsageError("threads are those of this process: an engine has workers of its own")
+        raise UsageError("`threads` is for this process: an engine has its own workers")
     return engine
 
 

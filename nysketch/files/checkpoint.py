@@ -79,12 +79,12 @@ class Checkpoint:
             raise CheckpointMismatchError(str(error)) from error
         except (CorruptSketchError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptCheckpointError(
-                f"{self.path}: unusable checkpoint: {error}. Start over with --restart"
+                f"{self.path}: unusable checkpoint: {error}. Start over with `restart=True`"
             ) from error
         if different:
             raise CheckpointMismatchError(
-                f"{self.path}: left by a run with other {'; '.join(changes)}. "
-                "Put things back as they were to continue it, or start over with --restart"
+                f"{self.path}: left by a run with different {'; '.join(changes)}. Restore these to continue "
+                "it, or start over with `restart=True`"
             )
         self._done = set(np.flatnonzero(done).tolist())
 
@@ -107,7 +107,7 @@ class Checkpoint:
         """Return the sums and fragment numbers done so far."""
         if self.partial is None:
             return nothing, set()
-        log.info("resuming %s: %d fragments were finished", self.path, len(self._done))
+        log.info("resuming %s: %d fragments already finished", self.path, len(self._done))
         return self.partial.tally, set(self._done)
 
     def due(self) -> bool:

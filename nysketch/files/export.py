@@ -29,7 +29,7 @@ def export_file(path: Path, output: Path, format: str | None = None, *, overwrit
     format = _require_format(output, format)
     with claimed(output, inputs=[path], overwrite=overwrite):
         thing = load(path)
-        log_missing_parts(thing, "what is exported")
+        log_missing_parts(thing, "the export")
         try:
             export(thing, output, format)
         except InputError as error:
@@ -57,7 +57,9 @@ def _require_format(path: Path, format: str | None) -> str:
     """Return the format to write, by name or by the suffix of the path; it must be a known one."""
     chosen = format or path.suffix.lstrip(".")
     if chosen not in FORMATS:
-        raise UsageError(f"{path}: cannot tell the format from the name; use --to {'|'.join(FORMATS)}")
+        raise UsageError(
+            f"{path}: cannot tell the format from the name; choose one with `to`: {', '.join(FORMATS)}"
+        )
     return chosen
 
 
@@ -113,7 +115,7 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
         sums |= {"cell_rows": "cell_rows"} if "cell_rows" in arrays else {}
         for name, array in sums.items():
             if name in table:
-                raise UsageError(f"the data has a column {name!r} of its own; use --to npz or --to json")
+                raise UsageError(f'the data already has a column {name!r}; use `to="npz"` or `to="json"`')
             table[name] = pa.array(arrays[array])
     facts = json.dumps(describe(thing, quality=False), sort_keys=True, allow_nan=False)
     pq.write_table(pa.table(table).replace_schema_metadata({"nysketch": facts}), file)

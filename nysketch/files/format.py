@@ -29,7 +29,7 @@ from nysketch.accumulators.protocol import is_count
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.stored import basis_from_parts
-from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError
+from nysketch.errors import CorruptSketchError, InputError, NysketchError, OutputError, UsageError, option
 from nysketch.files.validate import check_basis, check_sums
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
@@ -88,9 +88,9 @@ def require_small_header(metadata: dict[str, Any], arrays: Arrays) -> None:
     length = len(_header(_canonical(metadata), arrays, _NO_DIGEST))
     if length > MAX_HEADER_BYTES:
         raise OutputError(
-            f"the metadata takes {length:,} bytes, more than the format's {MAX_HEADER_BYTES:,}: "
-            "too many columns; sketch fewer, or put features into one list column. Or parts of too many "
-            "tables: merge all parts of each table first"
+            f"the metadata takes {length:,} bytes, more than the format's {MAX_HEADER_BYTES:,}. Too many "
+            "columns: sketch fewer, or put features into one list column. Or parts of too many tables: "
+            "merge all parts of each table first"
         )
 
 
@@ -114,7 +114,7 @@ def _decode(file: BufferedIOBase, size: int) -> tuple[dict[str, Any], Arrays]:
         raise ValueError(f"it has only {size} bytes")
     header_bytes = int.from_bytes(file.read(8), "little")
     if header_bytes > MAX_HEADER_BYTES or header_bytes > size - 8:
-        raise ValueError("the header does not fit: truncated, or not a nysketch file")
+        raise ValueError("its header is incomplete: truncated, or not a nysketch file")
     raw = file.read(header_bytes)
     header = json.loads(raw)
     container = header.pop("__metadata__", None) if isinstance(header, dict) else None
@@ -127,7 +127,7 @@ def _decode(file: BufferedIOBase, size: int) -> tuple[dict[str, Any], Arrays]:
     # Sizes are checked against the file before anything is allocated.
     total = sum(math.prod(shape) * dtype.itemsize for dtype, shape in declared.values())
     if total != size - 8 - header_bytes:
-        raise ValueError("its size is not what its header says: truncated?")
+        raise ValueError("its size differs from that in its header: truncated?")
     arrays: Arrays = {}
     for name, (dtype, shape) in sorted(declared.items()):
         array = np.empty(shape, dtype)
@@ -223,7 +223,7 @@ def _read(
     except _DAMAGE as error:
         raise CorruptSketchError(f"{where}: not a usable sketch file: {_reason(error)}") from error
     if kind not in kinds:
-        raise CorruptSketchError(f"{where}: holds a {kind:.20}, not a {' or a '.join(kinds)}")
+        raise CorruptSketchError(f"{where}: is a {kind:.20} file; expected a {' or '.join(kinds)} file")
     return metadata, arrays
 
 
@@ -325,7 +325,7 @@ def _rebuilt(metadata: dict[str, Any], arrays: Arrays, where: str) -> Sketch | B
         thing = rebuild(metadata, arrays)
         _check_known(dict(metadata), arrays, *_parts(thing))
     except _DAMAGE as error:
-        raise CorruptSketchError(f"{where}: its parts do not fit together: {_reason(error)}") from error
+        raise CorruptSketchError(f"{where}: its parts are inconsistent: {_reason(error)}") from error
     return thing
 
 
@@ -333,7 +333,7 @@ def _check_known(found: dict[str, Any], arrays: Arrays, metadata: dict[str, Any]
     """Raise ValueError if there is anything that we would not write: merging would lose it in silence."""
     for name, array in arrays.items():
         if name not in ours or ours[name].dtype != array.dtype:
-            raise ValueError(f"nysketch writes no array {name!r} of {array.dtype}")
+            raise ValueError(f"array {name!r} has unexpected type {array.dtype}")
     # Older versions have less, and are written again as one that has all.
     if found["format_version"] < metadata["format_version"] <= _WITHOUT_PARTS:
         found["format_version"] = metadata["format_version"]
@@ -341,14 +341,16 @@ def _check_known(found: dict[str, Any], arrays: Arrays, metadata: dict[str, Any]
         raise ValueError("it does not name its software")
     for name, value in found.items():
         if name not in metadata or _canonical(value) != _canonical(metadata[name]):
-            raise ValueError(f"its metadata {name!r} is not what nysketch writes")
+            raise ValueError(f"its metadata {name!r} is invalid")
 
 
 def load_sketch(path: str | os.PathLike[str]) -> Sketch:
     """Read a sketch; a file that holds a basis only is an error."""
     thing = load(path)
     if isinstance(thing, Basis):
-        raise CorruptSketchError(f"{path}: holds a basis, not a sketch. Sketch data with --basis {path}")
+        raise CorruptSketchError(
+            f"{path}: is a basis file; expected a sketch file. Sketch data with {option('basis', str(path))}"
+        )
     return thing
 
 

@@ -81,19 +81,19 @@ def merge_sketches(
     missing = total.provenance.missing_parts()
     if missing and not partial:
         raise IncompatibleError(
-            f"{missing_in_words(missing)} from these {len(sketches)} sketches. Sketch what is missing and "
-            "merge again, or merge what is there with `partial=True`"
+            f"{missing_in_words(missing)} from these {len(sketches)} sketches. Sketch the missing parts "
+            "and merge again, or merge what is there with `partial=True`"
         )
     return Merged(total, add.doubled_inputs, add.doubled_parts(), missing)
 
 
-def merged(sketches: Sequence[Sketch | str | os.PathLike[str]], what: str = "what is learned") -> Sketch:
+def merged(sketches: Sequence[Sketch | str | os.PathLike[str]], what: str = "the model") -> Sketch:
     """Return the sum of sketches, one file in memory at a time; no rows may be in two of them.
 
     `what` is what comes of it, for messages.
     """
     given = named(sketches)
-    remedy = "merge them first: `nysketch.merge(force=True)`"
+    remedy = "merge them first with `nysketch.merge(force=True)`"
     total = _folded(given, _Addition(given[0].name, remedy), what)
     log_missing_parts(total, what)
     return total
@@ -103,7 +103,7 @@ def log_missing_parts(thing: Sketch | Basis, what: str) -> None:
     """Warn that `what` will be that of some parts of inputs only, if it will."""
     missing = [] if isinstance(thing, Basis) else thing.provenance.missing_parts()
     if missing:
-        log.warning("%s: %s is that of the other rows", missing_in_words(missing), what)
+        log.warning("%s: %s covers only the remaining rows", missing_in_words(missing), what)
 
 
 def missing_in_words(missing: Sequence[Parts]) -> str:
@@ -222,12 +222,12 @@ def subtract_sketches(
             parts = [f"{in_words(held, of.of)} of {of.name}" for of, held in part.provenance.parts]
             raise IncompatibleError(
                 f"it holds rows of {'; '.join(parts) or unlisted[0]}, which is not among the inputs of "
-                f"{whole} or was subtracted already. If its rows are there all the same, use `force=True`"
+                f"{whole} or was subtracted already. If it contains these rows anyway, use `force=True`"
             )
         if not left.tally.is_possible(left.basis):
             raise IncompatibleError(
-                f"it is not contained in {whole}: there are {rest.rows:,} rows left to subtract "
-                f"{part.rows:,} from, or other rows"
+                f"it is not contained in {whole}: {rest.rows:,} rows are left to subtract {part.rows:,} "
+                "from, or the rows differ"
             )
         missing.extend(unlisted)
         return left

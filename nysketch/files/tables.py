@@ -63,5 +63,5 @@ def _refusals(output: Path) -> Iterator[None]:
         yield
     except pa.ArrowException as error:
         raise OutputError(
-            f"{output}: cannot write: {error}. Leave the column out of --keep, or write another format"
+            f"{output}: cannot write: {error}. Leave the column out of `keep`, or write another format"
         ) from error

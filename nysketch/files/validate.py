@@ -33,7 +33,7 @@ def check_basis(basis: Basis) -> None:
     for name, array in basis.arrays().items():
         of_text = basis.text and name.startswith("basis.landmarks")
         if not of_text and (array.dtype != np.float64 or not np.isfinite(array).all()):
-            raise ValueError(f"{name} holds something that is not a finite number")
+            raise ValueError(f"{name} holds values that are not finite numbers")
     if not (basis.scale > 0).all():
         raise ValueError("basis.scale is not positive")
     _check_kernel(basis)
@@ -46,7 +46,7 @@ def _check_origin(basis: Basis) -> None:
     if "held_out" in origin:
         measured = quality.from_description(origin["held_out"])
         if isinstance(measured, quality.FourierQuality) != isinstance(basis, FourierBasis):
-            raise ValueError("its origin is that of another kind of basis")
+            raise ValueError("its origin belongs to another kind of basis")
     names = ("sampling", "frequencies")
     if not all(isinstance(origin.get(name, ""), str) for name in names):
         raise ValueError("its origin is impossible")
@@ -57,7 +57,7 @@ def _check_origin(basis: Basis) -> None:
     for value in numbers:
         for number in value.values() if isinstance(value, dict) else [value]:
             if type(number) not in (int, float) or not abs(number) < 1e100:
-                raise ValueError("its origin holds something that is not a number")
+                raise ValueError("its origin holds values that are not numbers")
     for tried in origin.get("auto", []):
         if set(tried) != {"landmarks", "projection_error", "projection_error_se", "sampling_error"}:
             raise ValueError("its origin is impossible")
@@ -67,9 +67,9 @@ def _check_kernel(basis: Basis) -> None:
     """Raise ValueError unless the kernel is one for these columns and landmarks."""
     kernel = basis.kernel
     if basis.text != (kernel.name in TEXT_KERNELS) or (basis.text and len(basis.columns) > 1):
-        raise ValueError("its kernel is not one for its columns")
+        raise ValueError("its kernel does not apply to its columns")
     if isinstance(kernel, Product) and kernel.groups[-1].stop != basis.d:
-        raise ValueError("the groups of its kernel do not fit its columns")
+        raise ValueError("the groups of its kernel do not match its columns")
     if isinstance(basis, FourierBasis):
         if not isinstance(kernel, Gaussian) or basis.draw not in DRAWS:
             raise ValueError("its Fourier features are of an unknown kind")

@@ -107,7 +107,7 @@ def independence(
     test.
     """
     if not 0 < alpha < 1:
-        raise UsageError(f"the level alpha must be between 0 and 1, not {alpha:g}")
+        raise UsageError(f"`alpha` must be between 0 and 1, not {alpha:g}")
     require_seed(seed)
     view = _View.of(sketch)
     count = len(view.basis.groups)
@@ -131,12 +131,12 @@ def independence(
 def require_shuffles(shuffles: int, alpha: float, pairs: int = 0) -> None:
     """Raise a UsageError if nothing could be rejected by so few shuffles, or there are too many."""
     if not 0 <= shuffles <= MOST_SHUFFLES:
-        raise UsageError(f"the shuffles must be between 0 and {MOST_SHUFFLES}, not {shuffles}")
+        raise UsageError(f"`permutations` must be between 0 and {MOST_SHUFFLES}, not {shuffles}")
     together = max(pairs, 1)  # p-values that are adjusted for their number
     if shuffles and (shuffles + 1) * alpha < together * (1 - 1e-9):
         raise UsageError(
-            f"with {shuffles} shuffles no p-value is below {together / (shuffles + 1):.2g}: at --alpha "
-            f"{alpha:g} nothing can be rejected. Use more --shuffles"
+            f"with {shuffles} permutations no p-value is below {together / (shuffles + 1):.2g}: nothing can "
+            f"be rejected at `alpha={alpha:g}`. Use more `permutations`"
         )
 
 
@@ -173,16 +173,16 @@ class _View:
         basis = grouped(sketch.basis)
         if basis is None:
             raise IncompatibleError(
-                "the sketch has no groups of columns to tell apart. Sketch the data with --group x=a,b "
-                "--group y=c"
+                "the sketch has no groups of columns. Sketch the data with "
+                '`groups={"x": ["a", "b"], "y": ["c"]}`'
             )
         if sketch.groups is None:
             raise IncompatibleError(
-                "the sketch has no sums of its groups: it was made with --shuffles 0, by an older version, "
-                "or merged with such a one. Sketch the data again"
+                "the sketch has no sums of its groups: it was made with `permutations=0` or by an older "
+                "version, or merged with such a sketch. Sketch the data again"
             )
         if sketch.rows < FEWEST_ROWS:
-            raise InputError(f"the sketch holds {sketch.rows} rows, too few: at least {FEWEST_ROWS}")
+            raise InputError(f"the sketch has {sketch.rows} rows; the test needs at least {FEWEST_ROWS}")
         sketch.require_weight()
         rows = np.asarray(sketch.tally.sample.scaled(basis.middle), np.float64)
         parts = [basis.of_groups([number]) for number in range(len(basis.groups))]
@@ -192,7 +192,9 @@ class _View:
         """Raise an IncompatibleError unless there are sums of pairs."""
         assert self.sketch.groups is not None
         if not self.sketch.groups.pairs:
-            raise IncompatibleError("the sketch has no sums of pairs of groups. Sketch the data with --pairs")
+            raise IncompatibleError(
+                "the sketch has no sums of pairs of groups. Sketch the data with `pairs=True`"
+            )
 
     @property
     def all_rows(self) -> bool:
@@ -238,15 +240,18 @@ def _of_part(
     if not permutations:
         pass
     elif view.sketch.weighted:
-        notes.append("Rows have weights, which cannot be shuffled: no test.")
+        notes.append("Rows have weights, and weighted rows cannot be permuted: no test.")
     elif len(rows) < FEWEST_ROWS:
-        notes.append("The sketch has no rows to shuffle: no test. Sketch with more --shuffle-rows.")
+        notes.append(
+            "The sketch has no sampled rows to permute: no test. Sketch with more `permutation_rows`."
+        )
     elif view.all_rows:
         verdict = statistic.exact_test(kernel, rows, landmarks=basis.m, **settings)
     elif _varying_together(kernel, rows) < _FEWEST_VARYING:
         notes.append(
-            f"{', '.join(group.name for group in kernel.groups)}: vary in too few rows at the same time for "
-            "what is true of many. The test is of the sampled rows alone; more --shuffle-rows see more."
+            f"{', '.join(group.name for group in kernel.groups)}: too few rows vary in several groups at "
+            "once for asymptotics to hold. The test uses the sampled rows only; more `permutation_rows` "
+            "have more power."
         )
         verdict = statistic.exact_test(kernel, rows, landmarks=basis.m, **settings)
     else:
@@ -338,7 +343,7 @@ def _notes_on_duplicates(sketch: Sketch) -> list[str]:
     """Say so if rows were counted twice."""
     if not (np.diff(sketch.tally.sample.keys) == 0).any():
         return []
-    return ["The same rows are counted twice, as merge --force does: the p-value is too small."]
+    return ["Some rows are counted twice, as with `nysketch.merge(force=True)`: the p-value is too small."]
 
 
 def _notes_on_order(sketch: Sketch) -> list[str]:
@@ -347,7 +352,7 @@ def _notes_on_order(sketch: Sketch) -> list[str]:
     if found is None or not found.found:
         return []
     return [
-        f"Rows depend on their neighbours or are sorted (variance ratio {found.ratio:.3g}). The p-value "
-        "holds if that is true of one group at most, as in a file sorted by one of them; otherwise it is too "
+        f"Rows depend on their neighbours or are sorted (variance ratio {found.ratio:.3g}). The p-value is "
+        "valid if at most one group is affected, as in a file sorted by one of them; otherwise it is too "
         "small."
     ]

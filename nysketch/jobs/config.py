@@ -18,7 +18,7 @@ from nysketch._support.sizes import bytes_of
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import InputError, UsageError, option
 from nysketch.jobs.partition_names import require_partition
 from nysketch.jobs.schema import LISTS, TABLES, Key, checked, checked_value, unknown
 from nysketch.sources.options import ReadOptions
@@ -199,18 +199,18 @@ def _set_by_flag(settings: dict[str, Any], change: str) -> None:
     parts = where.strip().replace("-", "_").split(".")
     table = parts[0]
     if not equals or len(parts) < 2:
-        raise UsageError(f"--set {change}: is not of the form table.key=value")
+        raise UsageError(f"{option('set', change)} does not have the form table.key=value")
     if table not in settings:
-        raise unknown(f"--set {change}: table", table, settings)
+        raise unknown(f"{option('set', change)}: table", table, settings)
     if table in TABLES:
         entry, key, keys = settings[table], ".".join(parts[1:]), TABLES[table]
     else:
         wanted, key, keys = ".".join(where.strip().split(".")[1:-1]), parts[-1], LISTS[table]
         entries = {entry["name"]: entry for entry in settings[table]}
         if wanted not in entries:
-            raise unknown(f"--set {change}: name", wanted, entries or [f"no [[{table}]]"])
+            raise unknown(f"{option('set', change)}: name", wanted, entries or [f"no [[{table}]]"])
         entry = entries[wanted]
-    _set(f"--set {change}:", entry, key, value, keys)
+    _set(f"{option('set', change)}:", entry, key, value, keys)
 
 
 def _set_by_variable(settings: dict[str, Any], variable: str, value: str) -> None:
@@ -224,7 +224,9 @@ def _set_by_variable(settings: dict[str, Any], variable: str, value: str) -> Non
             if rest.startswith(start) and rest.removeprefix(start) in LISTS[table]:
                 _set(f"{variable}:", entry, rest.removeprefix(start), value, LISTS[table])
                 return
-        raise UsageError(f"{variable}: names no key of a [[{table}]]: it is {PREFIX}{table.upper()}_NAME_KEY")
+        raise UsageError(
+            f"{variable}: names no key of a [[{table}]]; the form is {PREFIX}{table.upper()}_NAME_KEY"
+        )
 
 
 def _set(where: str, entry: dict[str, Any], key: str, value: str, keys: Mapping[str, Key]) -> None:
@@ -247,7 +249,7 @@ def _completed(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings with defaults that depend on others, and refuse those that miss what they need."""
     for table, key, remedy in (
         ("job", "store", 'name a directory: store = "store"'),
-        ("inputs", "paths", 'name what to read: paths = "data/{date}.parquet"'),
+        ("inputs", "paths", 'name the files to read: paths = "data/{date}.parquet"'),
     ):
         if not settings[table][key]:
             raise UsageError(f"[{table}] {key} is missing; {remedy}")
@@ -255,7 +257,7 @@ def _completed(settings: dict[str, Any]) -> dict[str, Any]:
         names = [entry["name"] for entry in settings[table]]
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(f"[[{table}]]: there are two named {name!r}; give them other names")
+                raise UsageError(f"[[{table}]]: two are named {name!r}; rename one")
     inputs = settings["inputs"]
     inputs["partition"] = require_partition(inputs["partition"], inputs["paths"])
     windows = {window["name"] for window in settings["windows"]}
@@ -271,7 +273,7 @@ def _completed(settings: dict[str, Any]) -> dict[str, Any]:
         if model["window"] not in windows:
             raise unknown(f"{where}: window", model["window"], sorted(windows))
         if model["kind"] == "kmeans" and model["covariance"] is not None:
-            raise UsageError(f"{where}: covariance is for gmm, not for kmeans")
+            raise UsageError(f"{where}: covariance applies to gmm only")
         if model["kind"] == "gmm":
             model["covariance"] = model["covariance"] or "diag"
     return settings
@@ -285,13 +287,13 @@ def _require_sense(job: Job) -> None:
             raise UsageError(f"{where}: against is missing")
         if (comparison["against"] == "reference") != (comparison["reference"] is not None):
             needs = 'needs reference = "the name of a partition, or a sketch file"'
-            raise UsageError(f'{where}: against = "reference" {needs}, and only it does')
+            raise UsageError(f'{where}: against = "reference" {needs}, and no other does')
         if comparison["alarm"] and comparison["test"] == "none":
             raise UsageError(f'{where}: an alarm needs a test; leave out test = "none"')
         try:
             compare_options(comparison).require_draws(len(settings["comparisons"]))
         except UsageError as error:
-            raise UsageError(f"{where}: {error}") from error
+            raise UsageError(f"{where}: {_in_toml(str(error))}") from error
     kept = settings["retention"]["partitions"]
     for window in settings["windows"]:
         if kept != ALL and window["last"] != ALL and window["last"] > kept:
@@ -302,12 +304,29 @@ def _require_sense(job: Job) -> None:
     if settings["basis"]["file"] is not None:
         for key, setting in TABLES["basis"].items():
             if key != "file" and settings["basis"][key] != setting.default:
-                raise UsageError(f"[basis] {key} is for making a basis, but file names one; leave out either")
+                raise UsageError(
+                    f"[basis] {key} applies to a new basis, but file names an existing one; leave out either"
+                )
     for table, make in (("basis", job.basis_options), ("sketch", job.pass_options)):
         try:
             make()
         except UsageError as error:
-            raise UsageError(f"[{table}]: {error}") from error
+            raise UsageError(f"[{table}]: {_in_toml(str(error), _KEYS.get(table, {}))}") from error
+
+
+# Options of a sketch whose keys have other names.
+_KEYS = {"sketch": {"spans": "runs", "permutations": "shuffles", "permutation_rows": "shuffle_rows"}}
+
+
+def _in_toml(message: str, keys: Mapping[str, str] | None = None) -> str:
+    """Spell the options that a message names as in a job file: `test="none"` is test = "none"."""
+
+    def spelled(found: re.Match[str]) -> str:
+        name = (keys or {}).get(found["name"], found["name"])
+        value = {"True": "true", "False": "false"}.get(found["value"], found["value"])
+        return name if value is None else f"{name} = {value}"
+
+    return re.sub(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]*))?`", spelled, message)
 
 
 def compare_options(comparison: Mapping[str, Any]) -> CompareOptions:

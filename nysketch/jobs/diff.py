@@ -45,9 +45,7 @@ def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
     found = scan(job.inputs, base=job.folder)
     if not found.partitions and not found.waiting and not found.problems:
         paths = ", ".join(map(without_secrets, job.inputs["paths"]))
-        raise InputError(
-            f"{job.path}: no files match {paths}: is everything mounted? The store is left as it is"
-        )
+        raise InputError(f"{job.path}: no files match {paths}. Is everything mounted? The store is unchanged")
     summary.unmatched, summary.waiting = found.unmatched, found.unsettled
     summary.skipped |= found.problems
     for path in found.unmatched:
@@ -61,7 +59,7 @@ def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
         newest = sorted({*plan.stored, *names})[-kept:]
         for name in names:
             if name not in newest and name not in plan.stored:
-                log.info("%s: older than the %d partitions that are kept, not read", name, kept)
+                log.info("%s: not read, since it is older than the %d partitions that are kept", name, kept)
         names = [name for name in names if name in newest]
     request = request_of(job, load_basis(store.basis_file)) if store.basis_file.exists() else None
     for name in names:
@@ -120,7 +118,8 @@ def _removed(job: Job, plan: RunPlan, found: Scan) -> list[str]:
         return []
     if found.unmatched or found.problems:
         log.warning(
-            "%d partitions have lost their inputs, but other inputs could not be looked up: none is dropped",
+            "the inputs of %d partitions are gone, but other inputs could not be listed: no partition is "
+            "dropped",
             len(gone),
         )
         return []

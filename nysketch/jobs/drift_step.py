@@ -154,8 +154,8 @@ class Drift:
         alarms: list[dict[str, Any]] = []
         missing = {other for name in self._names for _, other, digest in self._pairs(name) if not digest}
         errors = [
-            f"[[comparisons]] reference = {other!r}: no such partition (has it retired?), and no such file. "
-            "Name a sketch file, such as a copy of that of a partition"
+            f"[[comparisons]] reference = {other!r}: neither a partition (has it retired?) nor a file. Name "
+            "a sketch file, such as a copy of a partition's"
             for other in sorted(missing)
         ]
         wanted = {comparison["name"] for comparison in self._job.comparisons if comparison["alarm"]}
@@ -172,8 +172,8 @@ class Drift:
                 is_news = is_new or other_is_new or found["name"] in before.get("failed", [])
                 if found["name"] in wanted and is_news and found["p_value"] is None:
                     errors.append(
-                        f"{name} could not be tested against {found['other']} (rows {found['rows'][1]:,} and "
-                        f"{found['rows'][0]:,}): no alarm can tell"
+                        f"{name} could not be tested against {found['other']} (rows {found['rows'][1]:,} "
+                        f"and {found['rows'][0]:,}), so no alarm can be raised"
                     )
                 if found["name"] in wanted and is_alarm(found) and is_news:
                     keys = ("against", "mmd", "name", "other", "p_value")

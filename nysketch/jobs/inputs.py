@@ -94,7 +94,7 @@ def _require_once(locations: Sequence[Location]) -> None:
     seen: set[str] = set()
     for location in locations:
         if location.name in seen:
-            raise UsageError(f"{location}: two of [inputs] paths name it; its rows would be counted twice")
+            raise UsageError(f"{location}: matches two of [inputs] paths; its rows would be counted twice")
         seen.add(location.name)
 
 
@@ -102,8 +102,8 @@ def _require_one_each(partitions: Mapping[str, Sequence[Location]]) -> None:
     for name, locations in partitions.items():
         if len(locations) > 1:
             raise UsageError(
-                f"{locations[0]} and {locations[1]} would both be the partition {name!r}. Put a {{date}} "
-                'into [inputs] paths, or say partition = "hive:KEY"'
+                f"{locations[0]} and {locations[1]} would both become the partition {name!r}. Put a "
+                '{date} into [inputs] paths, or say partition = "hive:KEY"'
             )
 
 

@@ -53,12 +53,12 @@ class Template:
         """Return the date in the path of a file, as the name of a partition."""
         found = self.pattern.search(location.name)
         if found is None:
-            raise InputError(f"{location}: does not fit {self.text}")
+            raise InputError(f"{location}: does not match {self.text}")
         values: dict[str, str] = {}
         for directive, value in zip(self.directives, found.groups(), strict=True):
             if values.setdefault(directive, value) != value:
                 raise InputError(
-                    f"{location}: two dates that differ, %{directive} is {values[directive]} and {value}"
+                    f"{location}: contradictory dates: %{directive} is {values[directive]} and {value}"
                 )
         number = {key: int(value) for key, value in values.items()}
         try:
@@ -97,16 +97,16 @@ def template(text: str) -> Template | None:
                 pattern += f"([0-9]{{{digits}}})"
                 directives.append(piece[1:])
             else:
-                raise UsageError(f"{text}: {piece} is none of %Y, %m, %d and %H, which a {{date}} is made of")
+                raise UsageError(f"{text}: {piece} is not allowed in {{date}}; use %Y, %m, %d and %H")
     coarser = "YmdH"[: max("YmdH".index(d) for d in directives) + 1] if directives else ""
     if not directives or any(d not in directives for d in coarser):
-        raise UsageError(f"{text}: a {{date}} needs the year, %Y, and all down to its finest part")
+        raise UsageError(f"{text}: {{date}} needs the year, %Y, and every part down to its finest")
     remaining = iter(globs)
     glob_text = _PLACEHOLDER.sub(lambda _: next(remaining), given)
     try:
         return Template(text, glob_text, re.compile(pattern + "(?:/.*)?$"), tuple(directives))
     except re.error as error:
-        raise UsageError(f"{text}: makes no sense as a glob: {error}") from error
+        raise UsageError(f"{text}: not a valid glob: {error}") from error
 
 
 def _glob_as_pattern(text: str) -> str:
@@ -123,9 +123,7 @@ def partition_name(location: Location, partition: str, dated: Template | None) -
     """Return the name of the partition that a file belongs to."""
     name = _partition_name(location, partition, dated)
     if len(name.encode()) > _LONGEST:
-        raise InputError(
-            f"{location}: its partition would have a name of more than {_LONGEST} bytes; rename it"
-        )
+        raise InputError(f"{location}: the name of its partition would exceed {_LONGEST} bytes; rename it")
     return name
 
 
@@ -145,7 +143,7 @@ def _partition_name(location: Location, partition: str, dated: Template | None) 
     for key in keys:
         if key not in found:
             raise InputError(
-                f"{location}: there is no directory {key}=… in its path, by which [inputs] partition wants it"
+                f"{location}: its path has no directory {key}=…, which [inputs] partition asks for"
             )
     return safe("-".join(found[key].zfill(2) if found[key].isdigit() else found[key] for key in keys))
 
@@ -172,7 +170,7 @@ def require_partition(partition: str | None, paths: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Period:
-    """The time that a partition stands for: its beginning, and Y, m, d or H for how long it is."""
+    """The time that a partition covers: its beginning, and Y, m, d or H for how long it is."""
 
     start: datetime.datetime
     unit: str
@@ -197,7 +195,7 @@ class Period:
 
 
 def period(name: str) -> Period | None:
-    """Return the time that a partition stands for, if its name is a date."""
+    """Return the time that a partition covers, if its name is a date."""
     for date_format, unit in _KNOWN.items():
         try:
             start = datetime.datetime.strptime(name, date_format)

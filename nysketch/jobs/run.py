@@ -39,7 +39,7 @@ from nysketch.jobs.summary import Summary
 PartitionProgress = Callable[[str, int, int | None], None]
 # Called with a store and where its report is to be written.
 WriteReport = Callable[[Store, Path], object]
-_REMEDY = "Remove the file: the next run makes it again, if its inputs are still there"
+_REMEDY = "Remove the file: the next run makes it again if its inputs still exist"
 # Files of partitions/ that a run may remove: sketches, descriptions, checkpoints. It keeps all others.
 _OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
 _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
@@ -99,8 +99,8 @@ def _require_store_or_nothing(store: Store) -> None:
     others = [path.name for path in store.path.iterdir() if not path.name.startswith(".")]
     if others:
         raise UsageError(
-            f"{store.path}: holds {min(others)} but no store.json, so it is no store; [job] store must name "
-            "a store, an empty directory, or one that is not there yet"
+            f"{store.path}: contains {min(others)} but no store.json, so it is not a store; [job] store "
+            "must name a store, an empty directory, or a new one"
         )
 
 
@@ -157,7 +157,7 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProg
         if retiring:
             window_step.retire(store, list(retiring), keep_sum=job.settings["retention"]["retired"] == "sum")
     except _UNFIT as error:
-        summary.note_error(error, "no partition retires")
+        summary.note_error(error, "no partition was retired")
         summary.retired, stay = [], set(there)
     _prune(store, stay, unfinished=set(summary.skipped) | plan.waiting)
     drift = Drift(job, store, live)
@@ -196,8 +196,8 @@ def _require_same_settings(job: Job, store: Store) -> None:
     different = differences(stored, job.fixed())
     if different:
         raise UsageError(
-            f"{job.path}: the store {store.path} was made with other settings: {'; '.join(different)}. Put "
-            "them back; or name another store in [job], for which all inputs are sketched anew"
+            f"{job.path}: the store {store.path} was made with different settings: {'; '.join(different)}. "
+            "Restore them, or name another store in [job] and sketch all inputs again"
         )
     if store.basis_file.exists():
         require_same_basis(job, load_basis(store.basis_file))
@@ -256,7 +256,7 @@ def _update_windows(
             verify_every = job.settings["job"]["verify_every"]
             trouble = window_step.update_window(store, name, held, verify_every=verify_every)
         except _UNFIT as error:
-            summary.note_error(error, f"window {name} stays as it was. {_REMEDY}")
+            summary.note_error(error, f"window {name} is unchanged. {_REMEDY}")
             continue
         summary.windows.append(name)
         if trouble is not None:

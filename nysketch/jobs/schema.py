@@ -37,7 +37,7 @@ class Key:
 def text(value: Any) -> str:
     """Take any text but an empty one."""
     if not isinstance(value, str) or not value:
-        raise ValueError("must be a text")
+        raise ValueError("must be a string")
     return value
 
 
@@ -54,7 +54,7 @@ def texts(value: Any) -> list[str]:
     """Take one text or a list of them."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-        raise ValueError("must be a text or a list of texts")
+        raise ValueError("must be a string or a list of strings")
     return list(items)
 
 
@@ -142,7 +142,7 @@ def per_group(value: Any) -> str | dict[str, str]:
     try:
         return text(value)
     except ValueError:
-        raise ValueError("must be a text, or a table with one for each group") from None
+        raise ValueError("must be a string, or a table with one string per group") from None
 
 
 def groups(value: Any) -> dict[str, list[str]]:
@@ -268,7 +268,7 @@ _SYNONYMS = {
 def unknown(what: str, key: str, known: Iterable[str]) -> UsageError:
     """Return the error of a name that does not exist, with the one that was probably meant."""
     known = list(known)
-    return UsageError(f"{what} {key!r} is unknown{_suggest(key, known) or '; there are ' + ', '.join(known)}")
+    return UsageError(f"{what} {key!r} is unknown{_suggest(key, known) or '; known are ' + ', '.join(known)}")
 
 
 def _suggest(value: Any, known: Iterable[str]) -> str:

@@ -57,7 +57,7 @@ def require_same_basis(job: Job, basis: Basis) -> None:
         if given != basis:
             raise UsageError(
                 f"[basis] file = {named!r} is now {given.digest[:12]}, but the store was made with "
-                f"{basis.digest[:12]}. Put the old file back, or name a new store in [job]"
+                f"{basis.digest[:12]}. Restore the old file, or name a new store in [job]"
             )
 
 

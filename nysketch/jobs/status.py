@@ -76,7 +76,7 @@ def _is_alarm(found: dict[str, Any]) -> bool:
         return is_alarm(found)
     except (KeyError, TypeError) as error:
         raise CorruptSketchError(
-            "a file in drift/ does not hold comparisons; remove it: the next `nysketch run` makes it again"
+            "a file in drift/ does not contain comparisons; remove it: the next `nysketch.run` makes it again"
         ) from error
 
 

@@ -69,13 +69,13 @@ class Store:
         """Return the store at `path`, or say why there is none."""
         store = cls(Path(path))
         if not store.path.exists():
-            raise InputError(f"{path}: no such directory; `nysketch run JOB.toml` makes a store")
+            raise InputError(f"{path}: no such directory; `nysketch.run` creates a store")
         if not store.path.is_dir():
             raise UsageError(
-                f"{path}: not a directory, so no store; name the directory that the job file names"
+                f"{path}: not a directory, so not a store; give the directory that the job file names"
             )
         if not store.file.exists():
-            raise UsageError(f"{path}: not a store: there is no store.json in it. `nysketch run` makes one")
+            raise UsageError(f"{path}: not a store: it has no store.json. `nysketch.run` creates one")
         store.description()
         return store
 
@@ -139,13 +139,13 @@ class Store:
 
     def description(self) -> dict[str, Any]:
         """Return store.json: name, settings."""
-        found = read_json(self.file, "put it back from a copy")
+        found = read_json(self.file, "restore it from a copy")
         version = found.get("schema_version") if isinstance(found, dict) else None
         if type(version) is not int:
-            raise CorruptSketchError(f"{self.file}: not a description of a store; put it back from a copy")
+            raise CorruptSketchError(f"{self.file}: not a description of a store; restore it from a copy")
         if version > SCHEMA_VERSION:
             raise UsageError(
-                f"{self.file}: a store of version {version}, and this nysketch knows up to {SCHEMA_VERSION}. "
+                f"{self.file}: has store version {version}; this nysketch reads up to {SCHEMA_VERSION}. "
                 "Upgrade nysketch"
             )
         return dict(found)
@@ -179,8 +179,8 @@ class Store:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptSketchError(
-                f"{path}: does not describe a partition ({type(error).__name__}: {error}); "
-                "remove it: the next `nysketch run` makes it again"
+                f"{path}: does not describe a partition ({type(error).__name__}: {error}); remove it: the "
+                "next `nysketch.run` makes it again"
             ) from error
 
     def sketch(self, name: str) -> Sketch:
@@ -209,8 +209,8 @@ class Store:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptSketchError(
-                f"{path}: does not describe a window ({type(error).__name__}: {error}); "
-                "remove it: the next `nysketch run` makes it again"
+                f"{path}: does not describe a window ({type(error).__name__}: {error}); remove it: the next "
+                "`nysketch.run` makes it again"
             ) from error
 
     def window_sketch(self, name: str) -> Sketch:
@@ -229,11 +229,11 @@ class Store:
         path = described(self.retired_file)
         if not path.exists() and not self.retired_file.exists():
             return {}
-        found = read_json(path, "put it back from a copy") if path.exists() else None
+        found = read_json(path, "restore it from a copy") if path.exists() else None
         whole = isinstance(found, dict) and isinstance(found.get("partitions"), list)
         if found is None or not whole or not isinstance(found.get("members"), dict):
             raise CorruptSketchError(
-                f"{path}: missing, or does not say which partitions have retired; put it back from a copy"
+                f"{path}: missing, or without a list of retired partitions; restore it from a copy"
             )
         return dict(found)
 
@@ -257,7 +257,7 @@ class Store:
             value = read_json(path)
             if not isinstance(value, dict) or not isinstance(value.get("comparisons"), list):
                 raise CorruptSketchError(
-                    f"{path}: does not hold comparisons; remove it: the next `nysketch run` makes it again"
+                    f"{path}: does not contain comparisons; remove it: the next `nysketch.run` makes it again"
                 )
             found[name] = value["comparisons"]
         return found
@@ -275,8 +275,8 @@ def _load(path: Path, digest: str) -> Sketch:
     sketch = load_sketch(path)
     if file_digest(path) != digest:
         raise CorruptSketchError(
-            f"{path}: is not the sketch that {described(path).name} beside it tells of. Put back the right "
-            "one, or remove it: the next `nysketch run` makes it again"
+            f"{path}: is not the sketch that {described(path).name} describes. Restore the right one, or "
+            "remove it: the next `nysketch.run` makes it again"
         )
     return sketch
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nysketch._support.atomic import atomic_file
-from nysketch.errors import CorruptSketchError, InputError, OutputError
+from nysketch.errors import CorruptSketchError, InputError, OutputError, json_in_shell
 from nysketch.files.format import save
 from nysketch.sketches.sketch import Sketch
 
@@ -31,12 +31,12 @@ def as_json(value: Any) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value, atomically."""
+    """Write a value, atomically; its messages name options as flags."""
     with atomic_file(path) as file:
-        file.write(as_json(value))
+        file.write(as_json(json_in_shell(value)))
 
 
-def read_json(path: Path, remedy: str = "remove it: the next `nysketch run` makes it again") -> Any:
+def read_json(path: Path, remedy: str = "remove it: the next `nysketch.run` makes it again") -> Any:
     """Read a value; say what helps if the file is damaged."""
     try:
         return json.loads(path.read_bytes())
@@ -132,7 +132,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{path}: cannot make this directory: {error.strerror or error}") from error
+        raise OutputError(f"{path}: cannot create this directory: {error.strerror or error}") from error
 
 
 def sweep(folders: Iterable[Path], *, but: Path) -> None:
@@ -152,7 +152,7 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
 
     A line that cannot be written whole is taken back.
     """
-    line = json.dumps(value, sort_keys=True, allow_nan=False).encode() + b"\n"
+    line = json.dumps(json_in_shell(value), sort_keys=True, allow_nan=False).encode() + b"\n"
     try:
         with path.open("a+b", buffering=0) as file:
             end = _end_of_lines(file)

@@ -107,8 +107,8 @@ def update_window(store: Store, name: str, wanted: Mapping[str, str], *, verify_
         log.info("window %s: verified against a fresh merge after %d steps", name, steps)
         return None
     return (
-        f"{path}: was not the sum of its partitions ({trouble}), and was replaced by a fresh merge. "
-        "Check the disk; `nysketch verify` checks the partitions"
+        f"{path}: differed from the sum of its partitions ({trouble}) and was replaced by a fresh merge. "
+        "Check the disk; `nysketch.verify` checks the partitions"
     )
 
 
@@ -150,7 +150,7 @@ def difference(kept: Sketch, merged: Sketch) -> str | None:
         return f"{kept.rows:,} rows, and {merged.rows:,} in a fresh merge"
     one, other = _sums(kept), _sums(merged)
     if one.keys() != other.keys():
-        return f"it has {', '.join(sorted(one.keys() ^ other.keys()))}, or has not"
+        return f"only one of them has {', '.join(sorted(one.keys() ^ other.keys()))}"
     for name, array in one.items():
         if array.shape != other[name].shape:
             return f"{name} has another shape"

@@ -56,9 +56,9 @@ def inverse_or_zero(lengths: Floats) -> Floats:
     return np.asarray(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
-def whole(value: Any, what: str) -> int:
+def whole(value: Any, name: str) -> int:
     """Return a parameter that must be a whole number, or raise a UsageError that says so."""
     try:
         return operator.index(value)
     except TypeError:
-        raise UsageError(f"{what} must be a whole number, not {value!r}") from None
+        raise UsageError(f"`{name}` must be an integer, not {value!r}") from None

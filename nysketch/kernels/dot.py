@@ -52,11 +52,11 @@ class Polynomial:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", as_bandwidth(self.bandwidth))
-        object.__setattr__(self, "degree", whole(self.degree, "the degree"))
+        object.__setattr__(self, "degree", whole(self.degree, "degree"))
         if not 1 <= self.degree <= LARGEST_DEGREE:
-            raise UsageError(f"the degree must be between 1 and {LARGEST_DEGREE}, not {self.degree}")
+            raise UsageError(f"`degree` must be between 1 and {LARGEST_DEGREE}, not {self.degree}")
         if not 0 <= self.offset < 1e50:
-            raise UsageError(f"the offset must be a number from 0 on, not {self.offset!r}")
+            raise UsageError(f"`offset` must be at least 0, not {self.offset!r}")
         object.__setattr__(self, "offset", float(self.offset))
 
     @property

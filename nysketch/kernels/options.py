@@ -29,7 +29,7 @@ MEDIAN = "median"
 class KernelOptions:
     """A kernel as asked for.
 
-    `kernel` and `bandwidth` are for all groups, or mappings from their names ("" stands for those not
+    `kernel` and `bandwidth` are for all groups, or mappings from their names ("" is the default of those not
     named). A bandwidth is a number, "median", or "0.5*median"; several of them, separated by commas,
     make a sum of Gaussians. `groups` are the names of column groups and of their columns.
     """
@@ -47,16 +47,16 @@ class KernelOptions:
             if isinstance(option, Mapping):
                 for name in option:
                     if name and name not in (self.groups or {}):
-                        raise UsageError(f"{name}={option[name]}: there is no --group {name}")
+                        raise UsageError(f"{name}={option[name]}: `groups` has no {name!r}")
         for group in self.groups or {"": ()}:
             name, bandwidth = self._of(group)
             if name not in KERNELS:
-                raise UsageError(f"kernel must be one of {', '.join(KERNELS)}, not {name!r}")
+                raise UsageError(f"`kernel` must be one of {', '.join(KERNELS)}, not {name!r}")
             if name in TEXT_KERNELS and self.groups:
-                raise UsageError(f"the {name} kernel is for one text column, not for groups of columns")
+                raise UsageError(f"the {name} kernel takes one text column, not groups of columns")
             terms = parse_bandwidth(bandwidth)
             if len(terms) > 1 and name != Gaussian.name:
-                raise UsageError(f"several bandwidths are for the gaussian kernel, not for {name}")
+                raise UsageError(f"several bandwidths need the gaussian kernel, not {name}")
             if name not in _WITH_BANDWIDTH and bandwidth != MEDIAN:
                 raise UsageError(f"the {name} kernel has no bandwidth")
         # The parameters are checked by those that have them, whatever the bandwidth will be.
@@ -128,8 +128,8 @@ def _parse_term(term: str) -> _Bandwidth:
         value = -1.0
     if match is None or not 1e-50 < value < 1e50:
         raise UsageError(
-            f"bandwidth must be 'median', a positive number, a multiple such as '0.5*median', or several of "
-            f"these separated by commas; not {term!r}"
+            "`bandwidth` must be 'median', a positive number, a multiple such as '0.5*median', or several "
+            f"of these separated by commas; not {term!r}"
         )
     return _Bandwidth(value, of_median=match["number"] is None)
 
@@ -181,11 +181,11 @@ def _group(description: Mapping[str, Any]) -> Group:
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) < 1e300:
-        raise ValueError("a parameter of its kernel is no number")
+        raise ValueError("a parameter of its kernel is not a number")
     return float(value)
 
 
 def _whole(value: Any) -> int:
     if type(value) is not int:
-        raise ValueError("a parameter of its kernel is no whole number")
+        raise ValueError("a parameter of its kernel is not an integer")
     return value

@@ -68,7 +68,7 @@ class _OfDistance:
 def as_bandwidth(bandwidth: float) -> float:
     """Return a bandwidth; raise a UsageError unless it is a positive number whose square is one, too."""
     if not 1e-50 < bandwidth < 1e50:
-        raise UsageError(f"bandwidth must be a positive number, not {bandwidth!r}")
+        raise UsageError(f"`bandwidth` must be a positive number, not {bandwidth!r}")
     return float(bandwidth)
 
 

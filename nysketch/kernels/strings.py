@@ -34,15 +34,13 @@ class _OfStrings:
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length", whole(self.length, "the length of substrings"))
+        object.__setattr__(self, "length", whole(self.length, "length"))
         if not 1 <= self.length <= LONGEST:
-            raise UsageError(
-                f"the length of substrings must be between 1 and {LONGEST} characters, not {self.length}"
-            )
+            raise UsageError(f"`length` must be between 1 and {LONGEST} characters, not {self.length}")
 
     def gradient(self, X: Rows, Y: Rows, coefficients: Floats) -> Floats:
         """Raise a UsageError: there is nothing between two strings."""
-        raise UsageError(f"the {self.name} kernel has no gradient: strings do not change little by little")
+        raise UsageError(f"the {self.name} kernel has no gradient: strings are discrete")
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "length": self.length}
@@ -148,7 +146,7 @@ class Subsequence(_OfStrings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.decay <= 1:
-            raise UsageError(f"the decay must be above 0 and at most 1, not {self.decay!r}")
+            raise UsageError(f"`decay` must be above 0 and at most 1, not {self.decay!r}")
         object.__setattr__(self, "decay", float(self.decay))
 
     def __call__(self, X: Rows, Y: Rows) -> Floats:

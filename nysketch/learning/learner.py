@@ -53,18 +53,19 @@ class Learner:
         """Learn from the kernel sums of blocks that agree if `robust`, a number of groups, is given."""
         require_seed(seed)
         if decoder != AUTO and decoder not in DECODERS:
-            raise UsageError(f"decoder must be one of {', '.join([AUTO, *DECODERS])}, not {decoder!r}")
+            raise UsageError(f"`decoder` must be one of {', '.join([AUTO, *DECODERS])}, not {decoder!r}")
         if covariance is not None and covariance not in COVARIANCES:
-            raise UsageError(f"covariance must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
+            raise UsageError(f"`covariance` must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
         if trials is not None and trials < 1:
-            raise UsageError(f"the number of trials must be at least 1, not {trials}")
+            raise UsageError(f"`trials` must be at least 1, not {trials}")
         self._trimmed = None if robust is None else trim(sketch, robust, seed=seed)
         if self._trimmed is not None:
             _log_if_overwhelmed(self._trimmed)
             sketch = self._trimmed.sketch
             if decoder == "cells":
                 raise UsageError(
-                    "bad rows are in the cells, too: --robust learns without them. Leave out --decoder"
+                    "outliers are in the cells, too, so `robust` does not use them. Leave out "
+                    '`decoder="cells"`'
                 )
         self._evidence = Evidence(sketch, cautious=robust is not None)
         self._judge = Judge(self._evidence, covariance, seed)
@@ -74,7 +75,7 @@ class Learner:
     def model(self, k: int) -> AnyModel:
         """Return the best model with k clusters or components: a KMeansModel or a MixtureModel."""
         if k < 1:
-            raise UsageError(f"the number of clusters must be at least 1, not {k}")
+            raise UsageError(f"`k` must be at least 1, not {k}")
         task = Task(k, self._covariance, self._trials)
         import sklearn.cluster  # noqa: F401 - the limit below reaches only libraries that are loaded
 
@@ -167,8 +168,8 @@ class Learner:
 def _log_if_overwhelmed(found: Trimmed) -> None:
     if found.overwhelmed:
         log.warning(
-            "%d blocks of rows disagree wildly with the others: too many for a median of %d groups, so the "
-            "model may be that of bad rows. Use more groups (--robust), or sketch with more --blocks",
+            "%d blocks of rows are outliers: too many for a median of %d groups, so the model may describe "
+            "corrupted rows. Use a larger `robust`, or sketch with more `blocks`",
             len(found.left_out),
             found.groups,
         )

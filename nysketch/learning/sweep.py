@@ -45,7 +45,7 @@ def sweep(sketch: Sketch, ks: Iterable[int], **options: Any) -> Sweep:
     learner = Learner(sketch, **options)
     models = [learner.model(k) for k in ks]
     if not models:
-        raise UsageError("there is no number of clusters to try")
+        raise UsageError("`k` names no number of clusters")
     if options.get("covariance") is not None:
         values = [model.facts["bic"] for model in models]
         chosen = min(range(len(models)), key=lambda i: values[i])

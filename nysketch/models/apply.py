@@ -90,9 +90,9 @@ class _LabelTask(FragmentTask[Iterator[pa.Table]]):
     ) -> None:
         mixture = isinstance(model, MixtureModel)
         if responsibilities and not mixture:
-            raise UsageError("responsibilities are those of mixtures: a k-means model has none")
+            raise UsageError("only mixtures have `responsibilities`; this is a k-means model")
         if distances and mixture:
-            raise UsageError("distances are those to centroids: a mixture has none")
+            raise UsageError("only k-means models have `distances`; this is a mixture")
         model.require_columns(source.columns)
         super().__init__(source, nulls=nulls)
         self._model, self._distances = model, distances
@@ -103,7 +103,9 @@ class _LabelTask(FragmentTask[Iterator[pa.Table]]):
         self.schema = pa.schema([*source.kept, *own])
         for name, _ in own:
             if name in source.kept.names:
-                raise UsageError(f"column {name!r} cannot be kept: the output has one of this name")
+                raise UsageError(
+                    f"column {name!r} cannot be kept: the output has its own column of this name"
+                )
 
     def tables(self, engine: Engine, progress: Progress | None) -> Generator[pa.Table, None, None]:
         """Yield the rows of the output in order."""

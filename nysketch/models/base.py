@@ -55,10 +55,10 @@ class Model:
             array = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
             object.__setattr__(self, name, array)
             if not np.isfinite(array).all():
-                raise ValueError(f"{name} holds something that is not a finite number")
+                raise ValueError(f"{name} holds values that are not finite numbers")
         names = [column.name for column in self.columns]
         if not names or len(set(names)) < len(names) or not all(c.width > 0 for c in self.columns):
-            raise ValueError("columns are not different names with their widths")
+            raise ValueError("columns are not distinct names with their widths")
         if any(column.text for column in self.columns):
             raise ValueError("a model has no columns of text")
         if not self.k:
@@ -69,10 +69,10 @@ class Model:
         try:
             json.dumps(self.facts, allow_nan=False)
         except TypeError as error:
-            raise ValueError(f"facts are not ready for JSON: {error}") from error
+            raise ValueError(f"facts cannot be written as JSON: {error}") from error
         for name in self.facts:
             if name in COMMON_KEYS or name in (*self.arrays, *self.settings):
-                raise ValueError(f"{name!r} is no name for a fact: it has a meaning of its own")
+                raise ValueError(f"a fact cannot be called {name!r}: the name is reserved")
 
     def require_columns(self, columns: tuple[Column, ...]) -> None:
         """Raise a UsageError unless these are the columns of the model."""
@@ -89,7 +89,7 @@ class Model:
         proportions = getattr(self, name)
         self._require_shape(name, (self.k,))
         if (proportions < 0).any() or abs(math.fsum(proportions) - 1) > 1e-6:
-            raise ValueError(f"{name} are not shares: they must not be negative, and sum to 1")
+            raise ValueError(f"{name} must not be negative, and must sum to 1")
 
     def _require_near(self, name: str) -> None:
         """Refuse centres that are as far out as no rows can be, on both sides of the centre."""

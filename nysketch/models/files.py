@@ -96,7 +96,7 @@ def _table(model: AnyModel, path: Path) -> dict[str, NDArray[np.float64]]:
     if len(table) < len(columns):
         names = [name for name, _ in columns]
         twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{path}: there would be two columns {twice!r}; write .json or .npz")
+        raise UsageError(f"{path}: there would be two columns named {twice!r}; write .json or .npz")
     return table
 
 
@@ -162,7 +162,7 @@ def _text_of(content: bytes) -> bytes | str:
     if content.startswith(b"PK\x03\x04"):
         return _text_of_npz(content)
     if content[8:9] == b"{" and b"__metadata__" in content[:100]:
-        raise ValueError("it is a sketch or a basis. Learn a model from it, and give that")
+        raise ValueError("it is a sketch or a basis. Learn a model from it, and use that")
     if not content.lstrip()[:1] == b"{":
         raise ValueError("it is neither JSON, Parquet nor NPZ")
     return content
@@ -178,7 +178,7 @@ def _text_of_parquet(content: bytes) -> bytes:
         raise ValueError(f"it cannot be read as Parquet: {error}") from error
     text: bytes | None = metadata.get(_KEY.encode())
     if text is None:
-        raise ValueError("it is a Parquet file without a model; is it one of rows?")
+        raise ValueError("it is a Parquet file without a model; does it hold data?")
     return text
 
 
@@ -194,5 +194,5 @@ def _text_of_npz(content: bytes) -> str:
         raise ValueError("it is too large")
     array = np.load(io.BytesIO(raw), allow_pickle=False)
     if array.shape != () or array.dtype.kind != "U":
-        raise ValueError("its description is no text")
+        raise ValueError("its description is not text")
     return str(array)

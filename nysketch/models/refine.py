@@ -71,11 +71,11 @@ def refine(
 
 
 def require_passes(source: Source, passes: int) -> None:
-    """Raise a UsageError unless the source can be read so many times."""
+    """Raise a UsageError unless the source can be read that often."""
     if passes < 1:
-        raise UsageError(f"the number of passes must be at least 1, not {passes}")
+        raise UsageError(f"`refine` must be at least 1, not {passes}")
     if passes > 1 and not source.rereadable:
-        raise UsageError(f"a stream can be read only once: there cannot be {passes} passes over it")
+        raise UsageError(f"a stream can be read only once; {passes} passes are impossible")
 
 
 def _of_all(progress: Progress, number: int, passes: int) -> Progress:

@@ -30,7 +30,7 @@ def from_description(description: Any) -> AnyModel:
         )
     kinds = [kind for kind in (KMeansModel, MixtureModel) if kind.kind == description["kind"]]
     if not kinds or not isinstance(description["software"], str):
-        raise ValueError("it is a model of an unknown kind")
+        raise ValueError("it is an unknown kind of model")
     kind = kinds[0]
     own = ("scale", *kind.arrays, *kind.settings)
     for name in own:
@@ -48,18 +48,18 @@ def from_description(description: Any) -> AnyModel:
 def _columns(features: Any, widths: Any) -> tuple[Column, ...]:
     """Return the columns that have these features."""
     if not isinstance(features, list) or not isinstance(widths, list):
-        raise ValueError("its columns are no list")
+        raise ValueError("its columns are not a list")
     if not all(type(width) is int and 0 < width <= len(features) for width in widths):
         raise ValueError("its columns have impossible widths")
     starts = np.cumsum([0, *widths]).tolist()
     if starts[-1] != len(features):
-        raise ValueError("its columns do not have the widths it says")
+        raise ValueError("its columns contradict their stated widths")
     columns = []
     for start, width in zip(starts, widths, strict=False):
         name = _text("columns", features[start])
         columns.append(Column(name if width == 1 else name.removesuffix("[0]"), width))
     if feature_names(columns) != features:
-        raise ValueError("its columns do not have the names it says")
+        raise ValueError("its columns contradict their stated names")
     return tuple(columns)
 
 
@@ -70,11 +70,11 @@ def _numbers(name: str, value: Any) -> Floats:
     except ValueError as error:
         raise ValueError(f"{name} has rows of different lengths") from error
     if not isinstance(value, list) or array.dtype.kind not in "if":
-        raise ValueError(f"{name} holds something that is not a finite number")
+        raise ValueError(f"{name} holds values that are not finite numbers")
     return array.astype(np.float64)
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name} holds something that is not text")
+        raise ValueError(f"{name} holds values that are not text")
     return value

@@ -156,9 +156,9 @@ class RunningTally:
         """Refuse sums that cannot be added exactly."""
         if self._unbounded and not all(r.holds(part.parts[kind]) for kind, r in self._running.items()):
             raise InputError(
-                f"{part.where}: holds values too large for the kernel ({self._basis.kernel}): their sums "
-                "cannot be kept. Leave the column out with --exclude, or use a kernel with a bound, such as "
-                "gaussian"
+                f"{part.where}: has values too large for the kernel ({self._basis.kernel}): their sums "
+                "overflow. Leave the column out with `exclude`, or use a bounded kernel such as "
+                '`kernel="gaussian"`'
             )
 
     def total(self) -> Tally:

@@ -41,13 +41,13 @@ def batch_rows_for(d: int) -> int:
 def require_null_policy(nulls: str) -> None:
     """Raise a UsageError unless this is something that can be done with rows that hold nulls."""
     if nulls not in NULL_POLICIES:
-        raise UsageError(f"nulls must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
+        raise UsageError(f"`nulls` must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
 
 
 def require_batch_rows(batch_rows: int | None) -> None:
-    """Raise a UsageError unless batches can have so many rows; None is for the default."""
+    """Raise a UsageError unless batches can have this many rows; None is the default."""
     if batch_rows is not None and batch_rows < 1:
-        raise UsageError(f"the batch size must be at least 1 row, not {batch_rows}")
+        raise UsageError(f"`batch_rows` must be at least 1, not {batch_rows}")
 
 
 class ChunkReader:
@@ -175,16 +175,16 @@ class ChunkReader:
         shown = "; ".join(problems[:5]) + (
             f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
         )
-        others = "" if self._text else ", or leave the column out (--exclude, or a basis without it)"
-        return InvalidRowsError(f"{fragment.where}: {shown}. Drop such rows with --nulls drop{others}")
+        others = "" if self._text else ", or leave the column out (`exclude`, or a basis without it)"
+        return InvalidRowsError(f'{fragment.where}: {shown}. Drop such rows with `nulls="drop"`{others}')
 
 
 def require_declared_rows(fragment: Fragment, read: int) -> None:
     """Raise an InputError unless a fragment had the rows that it declares."""
     if read != fragment.rows:
         raise InputError(
-            f"{fragment.where}: has {read:,} rows, not the {fragment.rows:,} it declares. "
-            "Was the file changed while it was read?"
+            f"{fragment.where}: has {read:,} rows, but declares {fragment.rows:,}. Did the file change "
+            "while it was read?"
         )
 
 
@@ -192,7 +192,7 @@ def no_rows_left(dropped: int) -> InputError:
     """Return the error for a source of which no rows can be used; so many were dropped."""
     if not dropped:
         return InputError("the source has no rows")
-    return InputError(f"no rows left: {dropped:,} were dropped for nulls, NaN or infinities")
+    return InputError(f"no rows left: all {dropped:,} were dropped for nulls, NaN or infinities")
 
 
 def _lengths(texts: NDArray[Any]) -> Floats:

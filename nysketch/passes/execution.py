@@ -14,7 +14,7 @@ from nysketch.engines.protocol import Engine
 
 @dataclass(frozen=True)
 class Execution:
-    """How to run a pass: by which engine (default: threads of this process), reading so many rows at once.
+    """How to run a pass: by which engine (default: threads of this process), reading this many rows at once.
 
     `progress` is called with the rows that were read; before that, where a basis is made, `pilot_progress`
     with the fragments of the pilot that were read and `choosing` with the landmarks that were chosen.

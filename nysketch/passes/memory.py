@@ -111,15 +111,15 @@ def plan_pass(
     if memory <= _BASE_BYTES:
         raise UsageError(
             f"nysketch itself takes about {_BASE_BYTES / 1e6:,.0f} MB, more than the {memory / 1e6:,.0f} MB "
-            "allowed. Allow more with --memory"
+            "allowed. Allow more with `memory`"
         )
     if needed > memory:
-        fewer = " or --threads" if chosen > 1 else ""
-        simpler = ", or leave out --second-moments" if options.second_moments else ""
+        fewer = " or `threads`" if chosen > 1 else ""
+        simpler = ", or leave out `second_moments`" if options.second_moments else ""
         raise UsageError(
             f"this takes about {needed / 1e6:,.0f} MB of memory with {chosen} thread(s), more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory, or use fewer landmarks (-m, "
-            f"--max-landmarks), --blocks, --pilot-rows{fewer}{simpler}"
+            f"{memory / 1e6:,.0f} MB allowed. Allow more with `memory`, or use fewer `landmarks` (or "
+            f"`max_landmarks`), `blocks`, `pilot_rows`{fewer}{simpler}"
         )
     # After the pass not all of its memory is back, and threads matter more than a verdict, which can wait.
     judged = passing + size.judging_bytes()
@@ -180,7 +180,7 @@ def threads_that_fit(
     if needed > memory:
         raise UsageError(
             f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with --memory{advice}"
+            f"{memory / 1e6:,.0f} MB allowed. Allow more with `memory`{advice}"
         )
     threads = min(available_threads(), (memory - fixed) // per_thread)
     log_fewer_threads(threads, memory)

@@ -90,7 +90,7 @@ def read_pilot_for(
     # To find the number of landmarks, a pilot may well be smaller than the largest.
     at_least = 1 if options.m == AUTO else options.most
     if wanted < at_least:
-        raise UsageError(f"a pilot of {wanted} rows cannot give {options.m} landmarks")
+        raise UsageError(f"a pilot of {wanted} rows is too small for {options.m} landmarks")
     return read_pilot(source, wanted, at_least=at_least, seed=seed, nulls=nulls, execution=execution)
 
 
@@ -99,7 +99,7 @@ def rows_to_draw_from(source: Source) -> int:
     if source.rows is None or not source.rereadable:
         raise UsageError(
             "this source can be read only once, so its landmarks must come from elsewhere: make a basis "
-            "with `nysketch basis` from a file with some of its rows, and sketch with --basis"
+            "with `nysketch.Basis.fit` from a file with some of its rows, and sketch with `basis`"
         )
     return source.rows
 
@@ -131,7 +131,7 @@ def read_pilot(
         draw = int(draw * min(100.0, 1.5 * at_least / max(len(rows), 1))) + 1
     if not len(rows):
         which = f"all {draw:,} rows" if draw == available else f"all {draw:,} rows of the pilot"
-        raise InputError(f"{which} hold nulls, NaN or infinities: nothing to sketch")
+        raise InputError(f"{which} contain nulls, NaN or infinities: nothing to sketch")
     return rows
 
 

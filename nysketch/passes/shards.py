@@ -26,8 +26,7 @@ class Shard:
     def __post_init__(self) -> None:
         if not 1 <= self.index <= self.of <= MOST_PARTS:
             raise UsageError(
-                f"there is no part {self}: of N parts, which can be up to {MOST_PARTS:,}, the first is 1/N "
-                "and the last N/N"
+                f"there is no part {self}: parts go from 1/N to N/N, with N up to {MOST_PARTS:,}"
             )
 
     @classmethod
@@ -35,7 +34,7 @@ class Shard:
         """Read `3/16`."""
         found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text.strip(), re.ASCII)
         if found is None:
-            raise UsageError(f"{text!r} is no part: name one as 3/16, the third of sixteen")
+            raise UsageError(f"{text!r} is not a part; write 3/16 for the third of sixteen")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
@@ -83,14 +82,14 @@ def why_no_rows(dropped: int) -> str:
     """Say why a part has no rows, of which so many were dropped."""
     if dropped:
         return f"all {dropped:,} were dropped for nulls, NaN or infinities"
-    return "there are fewer fragments (row groups, say) than parts, or much larger ones beside it"
+    return "there are fewer fragments (such as row groups) than parts, or some are much larger than others"
 
 
 def _known_rows(source: Source, part: Shard) -> int:
     """Return the rows of a source that can be cut."""
     if source.rows is None:
         raise UsageError(
-            f"part {part}: a stream cannot be cut into parts, since nobody knows where it ends. Sketch what "
-            "each process has as it is, with the same --basis, and merge"
+            f"part {part}: a stream has no known end, so it cannot be cut into parts. Sketch the rows of "
+            "each process with the same `basis`, and merge"
         )
     return max(1, source.rows)

@@ -45,7 +45,7 @@ def make_basis(
     basis = fit_basis(source, options, seed=seed, nulls=nulls, execution=execution)
     if options.m != AUTO and basis.m < options.most:
         log.warning(
-            "only %d different rows to choose from: %d landmarks, not %d", basis.m, basis.m, options.most
+            "only %d distinct rows to choose from: %d landmarks, not %d", basis.m, basis.m, options.most
         )
     return basis
 

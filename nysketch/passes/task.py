@@ -182,10 +182,8 @@ def unchanged(source: Source) -> Iterator[None]:
 
 
 def require_unchanged(
-    source: Source, before: list[list[Any]] | None, *, why: str = "the result belongs to no version of it"
+    source: Source, before: list[list[Any]] | None, *, why: str = "the result matches no version of it"
 ) -> None:
     """Raise an InputError unless the state of a source is still the one `before`; `why` says what is lost."""
     if source.state() != before:
-        raise InputError(
-            f"an input changed while it was being read, so {why}. Run the command again once it is complete"
-        )
+        raise InputError(f"an input changed while it was being read, so {why}. Try again once it is complete")

@@ -46,7 +46,7 @@ class Outcome:
 class Saving:
     """How a sketch becomes a file: what to do `if_exists`, and with an unfinished run of the same request.
 
-    Progress is saved every so many seconds beside the output, and continued unless `restart` discards it.
+    Progress is saved at intervals beside the output, and continued unless `restart` discards it.
     Another run on the same output is waited for, up to `lock_wait` seconds.
     """
 
@@ -57,7 +57,7 @@ class Saving:
 
     def __post_init__(self) -> None:
         if self.if_exists not in IF_EXISTS:
-            raise UsageError(f"if_exists must be one of {', '.join(IF_EXISTS)}, not {self.if_exists!r}")
+            raise UsageError(f"`if_exists` must be one of {', '.join(IF_EXISTS)}, not {self.if_exists!r}")
 
 
 def sketch_to_file(
@@ -81,7 +81,7 @@ def sketch_to_file(
         inputs=source.local_paths,
         overwrite=if_exists != "fail",
         wait=saving.lock_wait,
-        hint="see --if-exists skip|overwrite",
+        hint='keep or replace it with `if_exists="skip"` or `if_exists="overwrite"`',
     ):
         unreadable = tuple(map(str, source.skipped))
         if output.exists() and if_exists == "skip":
@@ -123,11 +123,9 @@ def sketch_to_file(
         except UnreadableError as error:
             if checkpoint is None or not checkpoint.path.exists():
                 raise
-            raise UnreadableError(
-                f"{error}. What was finished is kept: the same command continues"
-            ) from error
+            raise UnreadableError(f"{error}. Finished work is kept: run again to continue") from error
         try:
-            require_unchanged(source, before, why="the sums belong to no version of it")
+            require_unchanged(source, before, why="the sums match no version of it")
         except InputError:
             if checkpoint is not None:
                 checkpoint.remove()  # what was finished belongs to no version, either
@@ -200,7 +198,7 @@ def _up_to_date(
         different.append("modification time of an input")
     if different:
         raise StaleOutputError(
-            f"{output}: exists, but was made from something else ({', '.join(sorted(different))} differ). "
-            "Replace it with --if-exists overwrite"
+            f"{output}: exists, but was made differently ({', '.join(sorted(different))} differ). Replace "
+            'it with `if_exists="overwrite"`'
         )
     return have

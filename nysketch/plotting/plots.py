@@ -78,7 +78,9 @@ def draw(
     """Draw what `plot` writes."""
     if len(inputs) > 1:
         if model is not None or columns is not None:
-            raise UsageError("--model and --columns are for one sketch; several are drawn by their distances")
+            raise UsageError(
+                "`model` and `columns` apply to one sketch; several are drawn by their distances"
+            )
         return _of_several(inputs)
     name = _name(inputs[0], 1)
     try:
@@ -87,7 +89,7 @@ def draw(
             known = load_model(model) if isinstance(model, str | os.PathLike) else model
             return draw_sketch(thing, Path(name).name, known, columns=columns)
         if model is not None:
-            raise UsageError("it is a model already; --model is for a sketch")
+            raise UsageError("it is a model already; `model` needs a sketch")
         return draw_model(thing, Path(name).name, columns=columns)
     except (UsageError, IncompatibleError) as error:
         raise type(error)(f"{name}: {error}") from error
@@ -124,7 +126,7 @@ def draw_sketch(
     """Draw the landmarks of a sketch, as large as they have rows, by density or by cluster."""
     basis = landmarks_of(thing)
     if basis is None:
-        raise UsageError("a picture needs landmarks that are points; these are Fourier features or text")
+        raise UsageError("a map needs numeric landmarks, not Fourier features or text")
     if model is not None and not fits(model, basis):
         theirs, ours = (", ".join(names[:10]) for names in (model.features, feature_names(basis.columns)))
         raise IncompatibleError(
@@ -149,7 +151,7 @@ def draw_sketch(
         height=_HEIGHT,
         same_units=columns is None,
     )
-    more = f" ({count(missing)} far out or with few rows are not drawn)" if missing else ""
+    more = f" ({count(missing)} far out or with few rows not drawn)" if missing else ""
     return _titled(drawing, title + more)
 
 
@@ -159,7 +161,7 @@ def draw_model(model: AnyModel, name: str, *, columns: Sequence[str] | None = No
     word = word_for(model)
     centres = centres_of(model, projection, by_share(model), word=word, sized=14.0)
     ellipses = ", ellipses at one and two standard deviations" if isinstance(model, MixtureModel) else ""
-    title = f"{name}: {plural(model.k, word)}, as large as their shares{ellipses}"
+    title = f"{name}: {plural(model.k, word)}, sized by share{ellipses}"
     drawing, _ = cloud(
         [],
         centres,
@@ -184,7 +186,7 @@ def _of_several(inputs: Sequence[Drawable]) -> Drawing:
         thing = load(given) if isinstance(given, str | os.PathLike) else given
         if not isinstance(thing, Sketch):
             kind = "basis" if isinstance(thing, Basis) else "model"
-            raise UsageError(f"{name}: is a {kind}; only sketches have distances")
+            raise UsageError(f"{name}: is a {kind} file; expected a sketch file")
         sketches.append(thing)
     return draw_distances(sketches, [Path(name).name.removesuffix(".nysk") for name in names])
 

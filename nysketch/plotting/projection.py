@@ -114,12 +114,12 @@ def of_model(model: Model) -> Projection:
 def of_columns(columns: Sequence[str], features: Sequence[str]) -> Projection:
     """Return the projection on two features, in the units of the data."""
     if len(columns) != 2:
-        raise UsageError(f"--columns: two columns make a picture, not {len(columns)}")
+        raise UsageError(f"`columns` must name two columns, not {len(columns)}")
     axes = np.zeros((2, len(features)))
     for i, name in enumerate(columns):
         if name not in features:
             known = ", ".join(features[:20]) + (", …" if len(features) > 20 else "")
-            raise UsageError(f"--columns: there is no column {name!r}; there are {known}")
+            raise UsageError(f"`columns`: there is no column {name!r}; there are {known}")
         axes[i, features.index(name)] = 1.0
     zeros = np.zeros(len(features))
     return Projection(zeros, zeros + 1.0, axes, (columns[0], columns[1]), of_columns=True)

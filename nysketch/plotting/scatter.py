@@ -25,7 +25,7 @@ from nysketch.plotting.scales import Scale, compact, ticks
 
 # Points that are drawn: the ones with most rows. More make a large file, and no better picture.
 MOST_POINTS = 800
-# The picture shows these quantiles of the points, and of the rows they stand for; a few are often so far
+# The picture shows these quantiles of the points, and of the rows they represent; a few are often so far
 # out that nothing else could be seen.
 _SHOWN, _SHOWN_ROWS = (0.05, 0.95), (0.005, 0.995)
 # So many times their range may rows and centres reach beyond the points; a centre farther out is drawn at

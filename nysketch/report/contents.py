@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nysketch.errors import NysketchError
+from nysketch.errors import NysketchError, in_shell
 from nysketch.jobs.store import Partition, Store
 from nysketch.models.files import load_model
 from nysketch.models.stored import AnyModel
@@ -22,9 +22,9 @@ from nysketch.sketches.sketch import Sketch
 _Found = TypeVar("_Found")
 
 _AGAINST = {
-    "previous": "the partition before",
-    "weekday": "the same weekday before",
-    "year": "the same time a year before",
+    "previous": "the previous partition",
+    "weekday": "the previous same weekday",
+    "year": "the same time a year earlier",
     "reference": "the reference",
 }
 
@@ -117,7 +117,7 @@ def read_contents(store: Store | str | Path) -> Contents:
     if found.newest is not None:
         found.sketch = _or_none(found, partial(store.sketch, files[found.newest.name]))
     # Named from the store on: a copy of it elsewhere has the same report.
-    found.problems = [problem.replace(f"{store.path}/", "") for problem in found.problems]
+    found.problems = [in_shell(problem).replace(f"{store.path}/", "") for problem in found.problems]
     return found
 
 
@@ -167,8 +167,8 @@ def _comparisons(found: Contents, path: Path) -> list[Compared]:
         found.problems.append(f"{path}: cannot read: {error.strerror or error}")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         found.problems.append(
-            f"{path}: does not hold comparisons ({type(error).__name__}: {error}); "
-            "remove it: the next `nysketch run` makes it again"
+            f"{path}: does not contain comparisons ({type(error).__name__}: {error}); remove it: the next "
+            "`nysketch.run` makes it again"
         )
     return []
 

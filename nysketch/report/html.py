@@ -157,7 +157,7 @@ def figure(
 
 
 def key(entries: Sequence[tuple[Drawing, str]]) -> str:
-    """Return what symbols stand for."""
+    """Return the legend of the symbols."""
     items = [f"<li>{small(drawing)}<span>{text(words)}</span></li>" for drawing, words in entries]
     return f'<ul class="key">{"".join(items)}</ul>'
 

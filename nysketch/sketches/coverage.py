@@ -33,9 +33,9 @@ def notes_on_drift(now: Quality, basis: Basis) -> list[str]:
     if not _has_grown(now.mean_residual, now.mean_residual_se, held_out, _rounding(now.mean_norm)):
         return []
     return [
-        f"The rows are farther from the landmarks than those they were chosen from (mean residual "
-        f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}): have the data changed? "
-        "See `nysketch info --against`, or make a new basis."
+        "The rows are farther from the landmarks than the rows they were chosen from (mean residual "
+        f"{now.mean_residual:.3g}, then {held_out['mean_residual']:.3g}). Has the data changed? Check with "
+        "`nysketch.info(against=OLD)`, or make a new basis."
     ]
 
 
@@ -71,7 +71,7 @@ class Coverage:
         """Say in a plain sentence whether the landmarks still do."""
         facts = (
             f"mean residual {self.residual_then:.3g} then, {self.residual_now:.3g} now; "
-            f"{self.beyond_share:.1%} of the rows have a residual that 1% had then"
+            f"{self.beyond_share:.1%} of the rows are beyond the former 99% quantile"
         )
         if self.covered:
             return f"The landmarks still cover the data: {facts}."
@@ -90,8 +90,8 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
     counted = len(now) if now.weights is None else int((now.weights > 0).sum())
     if counted < FEWEST_ROWS:
         raise InputError(
-            f"the sketch has a sample of {counted} rows, too few to measure by (those without weight do not "
-            "count). Sketch with a larger --sample-rows"
+            f"the sketch has a sample of {counted} rows with weight, too few to measure residuals. Sketch "
+            "with a larger `sample_rows`"
         )
     then = _residuals_then(old)
     rows = now.scaled(new.basis.middle)
@@ -127,5 +127,5 @@ def _residuals_then(old: Sketch | Basis) -> dict[str, Any]:
         return dict(held_out)
     quality = None if isinstance(old, Basis) else old.quality(effective_dimension=False)
     if not isinstance(quality, Quality):
-        raise InputError("the old file does not know its own residuals: it has no sample of rows")
+        raise InputError("the old file has no sampled rows, so its own residuals are unknown")
     return quality.describe()

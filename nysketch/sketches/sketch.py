@@ -109,7 +109,7 @@ class Sketch:
         weight = self.total_weight
         if not weight > 0:
             raise InputError(
-                f"the sketch holds no rows with positive weight (rows {self.rows}, weight {weight:g})"
+                f"the sketch has no rows with positive weight (rows {self.rows}, weight {weight:g})"
             )
 
     def mean_kernel(self) -> Floats:
@@ -155,13 +155,13 @@ class Sketch:
                 "numbers of blocks",
                 self.tally.blocks.shape[0],
                 other.tally.blocks.shape[0],
-                "sketch both with the same --blocks",
+                "sketch both with the same `blocks`",
             ),
             (
                 "row weights",
                 self.settings.get("weights"),
                 other.settings.get("weights"),
-                "sketch both with the same --weights",
+                "sketch both with the same `weights`",
             ),
         ):
             if mine != theirs:

@@ -26,7 +26,7 @@ def _as_matrix(array: NDArray[Any], *, text: bool) -> NDArray[Any]:
     holds_text = text and array.dtype.kind in _TEXTS and matrix.shape[1:] == (1,)
     if not holds_text and (array.dtype.kind not in _NUMBERS or matrix.ndim != 2):
         wanted = "one column of text" if text else "rows × columns of numbers"
-        raise SchemaError(f"array: shape {array.shape} of {array.dtype}; it must be {wanted}")
+        raise SchemaError(f"array: has shape {array.shape} and type {array.dtype}; expected {wanted}")
     return matrix
 
 

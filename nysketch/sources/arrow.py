@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nysketch.columns import Column, total_width
-from nysketch.errors import InputError, SchemaError, UnreadableError
+from nysketch.errors import InputError, SchemaError, UnreadableError, option
 from nysketch.provenance import Input
 from nysketch.sources.protocol import (
     Batch,
@@ -74,7 +74,7 @@ def field_of(kind: pa.DataType) -> Field:
         if pa.types.is_floating(kind.value_type):
             return Field(text, width=None)
         # A list of integers is more often a bag of things than an embedding.
-        return Field(text, width=None, left_out=f"{text}: name it in --columns to use it")
+        return Field(text, width=None, left_out=f"{text}: name it in `columns` to use it")
     return Field(text, width=0, left_out=text, text=_is_text(kind))
 
 
@@ -84,13 +84,13 @@ def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
     try:
         known = [(field.name, field_of(field.type)) for field in schema]
     except UnicodeDecodeError as error:
-        raise UnreadableError(f"{where}: damaged: the name of a column is no text: {error}") from error
+        raise UnreadableError(f"{where}: damaged: the name of a column is not text: {error}") from error
     for name, field in known:
         if name in fields:
-            raise SchemaError(f"{where}: there are two columns {name!r}; rename one")
+            raise SchemaError(f"{where}: two columns are named {name!r}; rename one")
         fields[name] = field
         if _PANDAS_INDEX.fullmatch(name):
-            why = "an index of pandas: name it in --columns to use it"
+            why = "an index of pandas: name it in `columns` to use it"
             fields[name] = replace(field, left_out=why if field.width else field.left_out, text_left_out=why)
     return fields
 
@@ -139,8 +139,9 @@ def to_numpy(array: pa.Array, column: Column, where: str) -> tuple[NDArray[Any],
     if pc.any(bad).as_py():
         at = pc.index(bad, True).as_py()
         raise SchemaError(
-            f"{where}: column {column.name!r} has a list of length {lengths[at].as_py()} where others "
-            f"have {column.width}; all must be of one length. Leave it out with --exclude {column.name}"
+            f"{where}: column {column.name!r} has a list of length {lengths[at].as_py()} where others have "
+            f"{column.width}; all must have the same length. Leave it out with "
+            f"{option('exclude', column.name)}"
         )
     flat = _decoded(array.flatten())  # skips null lists
     inner = _values(flat).reshape(-1, column.width)

@@ -53,8 +53,8 @@ class CSVFile:
             raise location.trouble("cannot read as CSV", error) from error
         if all(_is_number(name) for name in head.schema.names):
             log.warning(
-                "%s: the first line is taken for the names of the columns, but holds only numbers. "
-                "If it is a row, it is lost: put a line of names before it",
+                "%s: the first line is read as column names, but contains only numbers. If it is a row, add "
+                "a header line",
                 location,
             )
         return cls(location, head, rows, block_bytes=block_bytes, text=text)

@@ -49,7 +49,9 @@ def expand(
         try:
             location.path.encode()
         except UnicodeEncodeError:
-            raise InputError(f"{location.name!r}: the name is no UTF-8; rename or link the file") from None
+            raise InputError(
+                f"{location.name!r}: the name is not valid UTF-8; rename or link the file"
+            ) from None
         local = location.local_path
         key = location.filesystem.type_name, location.path if local is None else os.path.realpath(local)
         if key in seen:
@@ -69,7 +71,7 @@ def _expand_one(item: str | Location, retry: RetryPolicy, base: Path) -> list[Lo
             return catalog_locations(item.removeprefix(CATALOG), retry)
         return _expand_local(item, retry, base)
     except OSError as error:
-        raise InputError(f"{item}: cannot look up: {error}") from error
+        raise InputError(f"{item}: cannot be listed: {error}") from error
 
 
 # ---- paths -------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class FilesSource:
         columns, left_out = _choose_columns(files, selection, widths)
         kept = _shared_schema(files, selection.keep)
         if not any(sum(file.fragment_rows) for file in files):
-            raise InputError(f"{files[0].location}: there are no rows")
+            raise InputError(f"{files[0].location}: no rows")
         return cls(files, columns, weights=selection.weights, left_out=left_out, kept=kept, skipped=skipped)
 
     def fragments(self) -> Iterable[Fragment]:
@@ -296,7 +296,7 @@ def _shared_schema(files: Sequence[TableFile], names: Sequence[str]) -> pa.Schem
             shared = pa.unify_schemas([shared, file.kept_schema(names)], promote_options="permissive")
         except pa.ArrowException as error:
             raise SchemaError(
-                f"{file.location}: a column to keep has another type than in the files before it: {error}"
+                f"{file.location}: a column of `keep` has a different type in earlier files: {error}"
             ) from error
     return shared
 

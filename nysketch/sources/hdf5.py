@@ -143,12 +143,11 @@ class _Guard:
         listed = shorten([f"{name} {shape}" for name, (shape, _) in found.items()] + links)
         if texts and not (tables or vectors):
             raise SchemaError(
-                f"{self.location}: has no numeric data sets. Those of text are for string kernels "
-                f"(--kernel spectrum): {shorten(texts)}"
+                f'{self.location}: has no numeric data sets. String kernels (`kernel="spectrum"`) read '
+                f"those of text: {shorten(texts)}"
             )
         raise SchemaError(
-            f"{self.location}: cannot tell which data set to read; name it with --dataset. "
-            f"There are: {listed or 'none'}"
+            f"{self.location}: ambiguous; choose a data set with `datasets`. There are: {listed or 'none'}"
         )
 
     def dataset(self, file: h5py.File, name: str) -> h5py.Dataset:
@@ -179,7 +178,7 @@ class _Guard:
 
     def _refuse(self, problem: str) -> None:
         if not self.allow_external:
-            raise InputError(f"{problem}. If you trust this file, use --allow-external")
+            raise InputError(f"{problem}. If you trust this file, use `allow_external=True`")
 
     def _check_size(self, dataset: h5py.Dataset, where: str) -> None:
         declared = dataset.size * dataset.dtype.itemsize
@@ -188,13 +187,13 @@ class _Guard:
         if declared > _MAX_RATIO * stored:
             raise InputError(
                 f"{where}: declares shape {dataset.shape} ({declared:,} bytes) but stores only {stored:,} "
-                "bytes. If this is meant, use --allow-external"
+                "bytes. If this is intended, use `allow_external=True`"
             )
         chunk = _chunk_bytes(dataset)
         if chunk > _MAX_CHUNK_BYTES:
             raise InputError(
-                f"{where}: has chunks of {chunk:,} bytes, which must be held in memory whole. "
-                "Store it anew with smaller chunks (h5repack), or use --allow-external"
+                f"{where}: has chunks of {chunk:,} bytes, each of which must fit in memory. Rewrite it with "
+                "smaller chunks (h5repack), or use `allow_external=True`"
             )
 
     @contextmanager

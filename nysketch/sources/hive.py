@@ -41,11 +41,11 @@ class PartitionedFile:
             name: Field(
                 f"partition key {text!r}",
                 width=1 if _is_number(text) else 0,
-                left_out="partition key: name it in --columns to use it"
+                left_out="partition key: name it in `columns` to use it"
                 if _is_number(text)
                 else "partition key, not a number",
                 text=True,
-                text_left_out="partition key: name it in --columns to use it",
+                text_left_out="partition key: name it in `columns` to use it",
             )
             for name, text in self._keys.items()
         }

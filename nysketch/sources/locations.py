@@ -154,9 +154,9 @@ def difference(location: Location, known: Input) -> str | None:
     except InputError as error:
         return str(error)
     if found.bytes != known.bytes:
-        return f"{location}: has {found.bytes} bytes, but {known.bytes} where the job was started"
+        return f"{location}: has {found.bytes} bytes, but {known.bytes} where the pass was started"
     if found.digest != known.digest:
-        return f"{location}: has another content than where the job was started"
+        return f"{location}: has different content where the pass was started"
     return None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from nysketch.columns import Column
-from nysketch.errors import InputError, SchemaError, UsageError
+from nysketch.errors import InputError, SchemaError, UsageError, option
 from nysketch.sources.arrays import ArraySource, array_as_record_batch
 from nysketch.sources.arrow import StreamSource, TableSource
 from nysketch.sources.files import FilesSource
@@ -55,13 +55,13 @@ def open_source(data: Any, options: ReadOptions | None = None, **keywords: Unpac
     for column in source.columns:
         if column.width == 0 and source.rows is None:
             raise UsageError(
-                f"column {column.name!r} of a stream holds lists of unknown length: "
-                "make a basis with `nysketch basis` and pass it with --basis"
+                f"column {column.name!r} of a stream holds lists of unknown length: make a basis with "
+                "`nysketch.Basis.fit` and pass it with `basis`"
             )
         if column.width == 0:
             raise SchemaError(
-                f"column {column.name!r} holds no lists to tell its length from. "
-                f"Leave it out with --exclude {column.name}"
+                f"column {column.name!r} holds no lists, so their length is unknown. Leave it out with "
+                f"{option('exclude', column.name)}"
             )
     return source
 

@@ -82,21 +82,19 @@ class ReadOptions:
         """Return which columns to select; raise UsageError where options contradict each other."""
         columns, text = self.columns, self.text
         if len(set(self.keep)) < len(self.keep):
-            raise UsageError(f"a column is named twice in --keep: {', '.join(self.keep)}")
+            raise UsageError(f"a column is named twice in `keep`: {', '.join(self.keep)}")
         if self.like is not None:
             if columns is not None or self.exclude:
-                raise UsageError("the basis says which columns to read: leave out --columns and --exclude")
+                raise UsageError("the basis determines the columns: leave out `columns` and `exclude`")
             columns = [column.name for column in self.like]
             if self.weights in columns:
-                raise UsageError(
-                    f"column {self.weights!r} belongs to the basis, so it cannot be the row weights"
-                )
+                raise UsageError(f"column {self.weights!r} belongs to the basis, so it cannot be `weights`")
             if text and not any(column.text for column in self.like):
-                raise UsageError("the basis is one of numbers: text cannot be read for it")
+                raise UsageError("the basis is numeric: it cannot be used with text")
             text = any(column.text for column in self.like)
         if text and columns is not None and len(columns) != 1:
             raise UsageError(
-                f"string kernels read one text column, not {len(columns)}: name one with --columns NAME"
+                f"string kernels read one text column, not {len(columns)}: choose one with `columns`"
             )
         chosen = None if columns is None else tuple(columns)
         return Selection(chosen, tuple(self.exclude), self.weights, text, tuple(self.keep))

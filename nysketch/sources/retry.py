@@ -171,9 +171,11 @@ def retry_policy_of(retries: int | None, timeout: float | None) -> RetryPolicy:
         default.retries if retries is None else retries, default.timeout if timeout is None else timeout
     )
     if retry.retries < 0:
-        raise UsageError(f"the number of retries cannot be {retry.retries}")
+        raise UsageError(f"`retries` must be at least 0, not {retry.retries}")
     if not 0 < retry.timeout < _LONGEST_TIMEOUT:
-        raise UsageError(f"a time-out of {retry.timeout:g} seconds makes no sense")
+        raise UsageError(
+            f"`timeout` must be between 0 and {_LONGEST_TIMEOUT:g} seconds, not {retry.timeout:g}"
+        )
     return retry
 
 
@@ -182,7 +184,7 @@ def _attempts(count: int) -> str:
 
 
 def _changed(place: str) -> InputError:
-    return InputError(f"{place}: had other rows when it was read again. Was the file changed meanwhile?")
+    return InputError(f"{place}: had different rows when it was read again. Did the file change meanwhile?")
 
 
 class RetryingFile(io.RawIOBase):
@@ -210,7 +212,7 @@ class RetryingFile(io.RawIOBase):
         try:
             part: bytes = self._file.read_at(size, self._at)
             if len(part) < size:
-                raise OSError(f"{len(part):,} bytes came, not {size:,}, from byte {self._at:,} on")
+                raise OSError(f"{len(part):,} bytes arrived instead of {size:,}, from byte {self._at:,} on")
         except BaseException:
             self._release()
             raise

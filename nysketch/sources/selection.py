@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nysketch.columns import Column
-from nysketch.errors import SchemaError
+from nysketch.errors import SchemaError, option
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,11 @@ class Selection:
             )
         if self.text and len(chosen) > 1:
             raise SchemaError(
-                f"{where}: there are {len(chosen)} text columns: {shorten(chosen)}. "
-                "Say which one to read with --columns NAME"
+                f"{where}: there are {len(chosen)} text columns: {shorten(chosen)}. Choose one with `columns`"
             )
         if len(set(chosen)) < len(chosen):
             twice = next(name for name in chosen if chosen.count(name) > 1)
-            raise SchemaError(f"column {twice!r} is named twice in --columns, or in two groups")
+            raise SchemaError(f"column {twice!r} is named twice in `columns`, or in two groups")
         return chosen, left_out
 
 
@@ -98,10 +97,10 @@ def require_field(fields: Mapping[str, Field], name: str, where: str) -> Field:
 def require_numeric(field: Field, name: str, where: str) -> None:
     """Raise a SchemaError unless the field can be read as numbers."""
     if not field.is_usable(text=False):
-        kernels = ". Text is for string kernels, such as --kernel spectrum" if field.text else ""
+        kernels = '. String kernels, such as `kernel="spectrum"`, read text' if field.text else ""
         raise SchemaError(
-            f"{where}: column {name!r} has type {field.type}, which is not numeric. "
-            f"Leave it out with --exclude {name} (or use a basis without it), or convert it first{kernels}"
+            f"{where}: column {name!r} has type {field.type}, which is not numeric. Leave it out with "
+            f"{option('exclude', name)} (or use a basis without it), or convert it first{kernels}"
         )
 
 
@@ -126,19 +125,23 @@ def require_same(
         field = fields.get(column.name)
         if field is None:
             raise SchemaError(
-                f"{where}: no column {column.name!r}, which {first_where} has. "
-                "Choose columns that all share with --columns"
+                f"{where}: no column {column.name!r}, which {first_where} has. Choose columns that all "
+                "files have with `columns`"
             )
         if not field.is_usable(text=column.text):
-            remedy = "Convert" if column.text else f"Leave it out with --exclude {column.name}, or convert"
+            remedy = (
+                "Convert"
+                if column.text
+                else f"Leave it out with {option('exclude', column.name)}, or convert"
+            )
             raise SchemaError(
                 f"{where}: column {column.name!r} has type {field.type}, "
                 f"in {first_where} it is {first[column.name].type}. {remedy} it first"
             )
         if not column.text and field.width not in (None, column.width):
             raise SchemaError(
-                f"{where}: column {column.name!r} has width {field.width}, "
-                f"in {first_where} it has {column.width}. Leave it out with --exclude {column.name}"
+                f"{where}: column {column.name!r} has width {field.width}, in {first_where} it has "
+                f"{column.width}. Leave it out with {option('exclude', column.name)}"
             )
 
 

@@ -84,7 +84,7 @@ def require_no_table(name: str, inside: Sequence[PurePosixPath]) -> None:
             folder = DELTA_LOG if is_log else ICEBERG_METADATA
             table = "/".join([name.rstrip("/"), *path.parts[: path.parts.index(folder)]])
             what = "a Delta" if is_log else "an Iceberg"
-            raise InputError(f"{name}: there is {what} table in it, {table}. Give each table by itself")
+            raise InputError(f"{name}: contains {what} table, {table}. Give each table separately")
 
 
 def _kind_of_table(filesystem: Any, root: str, name: str, retry: RetryPolicy) -> str | None:
@@ -118,7 +118,7 @@ def _require_whole_table(filesystem: Any, root: str, name: str, retry: RetryPoli
             raise
         if kind is not None:
             raise InputError(
-                f"{name}: lies inside of a Delta or Iceberg table, of which only some files are current. "
-                f"Give the table, {'/'.join(above)}"
+                f"{name}: is inside a Delta or Iceberg table, of which only some files are current. Give "
+                f"the table, {'/'.join(above)}"
             )
         *above, last = above

@@ -55,8 +55,7 @@ class DataFile:
 
 def _missing(name: str, what: str, extra: str) -> InputError:
     return InputError(
-        f"{name}: is {what}, of which only some files are current; which ones, the package "
-        f"{extra} tells: pip install 'nysketch[{extra}]'"
+        f"{name}: is {what}. Reading it needs the package {extra}: pip install 'nysketch[{extra}]'"
     )
 
 
@@ -83,7 +82,7 @@ def delta_files(table: str, name: str, filesystem: Any, root: str, retry: RetryP
         path = unquote(action["path"])
         if "://" in path:
             raise InputError(
-                f"{name}: is a shallow clone: {path} belongs to another table. Make a deep clone of it"
+                f"{name}: is a shallow clone: {path} belongs to another table. Make a deep clone"
             )
         keys = {key: _as_key(value) for key, value in (action.get("partition") or {}).items()}
         entry = Entry(tuple(keys.items()), columns)
@@ -97,18 +96,17 @@ def _require_plain_files(delta: Any, name: str) -> None:
     features = set(protocol.reader_features or ())
     if settings.get("delta.columnMapping.mode", "none") != "none":
         raise InputError(
-            f"{name}: this Delta table maps its columns to other names in the files. "
-            "Write it anew without column mapping"
+            f"{name}: this Delta table uses column mapping, which is not supported. Rewrite it without"
         )
     if _DELETIONS in features and _has_deletion_vectors(delta):
         raise InputError(
-            f"{name}: this Delta table keeps deleted rows in its files and lists them elsewhere (deletion "
-            "vectors). Have them removed: REORG TABLE … APPLY (PURGE)"
+            f"{name}: this Delta table has deletion vectors, which are not supported. Purge the deleted "
+            "rows: REORG TABLE … APPLY (PURGE)"
         )
     if unknown := features - _HARMLESS - {_MAPPING, _DELETIONS}:
         raise InputError(
-            f"{name}: this Delta table uses {', '.join(sorted(unknown))}, which nysketch does not know. "
-            "Write it anew without, or export it as Parquet"
+            f"{name}: this Delta table uses {', '.join(sorted(unknown))}, which is not supported. Rewrite "
+            "it without, or export it as Parquet"
         )
 
 
@@ -168,8 +166,8 @@ def newest_metadata(paths: Iterable[str], hint: str | None, name: str) -> str:
     if len(numbered[newest]) > 1:
         listed = ", ".join(sorted(path.rpartition("/")[2] for path in numbered[newest]))
         raise InputError(
-            f"{name}: this Iceberg table has two metadata files of version {newest}: {listed}. "
-            "Give the one that counts, or the table by its catalog: iceberg:CATALOG.NAMESPACE.TABLE"
+            f"{name}: this Iceberg table has two metadata files of version {newest}: {listed}. Give the "
+            "current one, or name the table by its catalog: iceberg:CATALOG.NAMESPACE.TABLE"
         )
     return numbered[newest][0]
 
@@ -278,12 +276,12 @@ def _require_stable_names(table: Any, name: str) -> None:
             if current.get(field.field_id, field.name) != field.name:
                 raise InputError(
                     f"{name}: column {current[field.field_id]!r} of this Iceberg table was called "
-                    f"{field.name!r}, and may still be in its older files. Write the table anew"
+                    f"{field.name!r}, and may still be so in older files. Rewrite the table"
                 )
             if field.field_id not in current and field.name in current.values():
                 raise InputError(
-                    f"{name}: this Iceberg table had another column {field.name!r} before, which may still "
-                    "be in its older files. Write the table anew"
+                    f"{name}: this Iceberg table once had another column {field.name!r}, which may still be "
+                    "in older files. Rewrite the table"
                 )
 
 
@@ -291,13 +289,13 @@ def _require_whole_file(task: Any, name: str) -> None:
     """Refuse a file that is not Parquet, or of which other files say that some rows do not count."""
     if task.delete_files:
         raise InputError(
-            f"{name}: this Iceberg table lists deleted rows in files of their own (merge-on-read). "
-            "Compact it first: CALL catalog.system.rewrite_data_files(…)"
+            f"{name}: this Iceberg table has delete files (merge-on-read), which are not supported. Compact "
+            "it first: CALL catalog.system.rewrite_data_files(…)"
         )
     kind = task.file.file_format
     if str(getattr(kind, "name", kind)).upper() != "PARQUET":
         raise InputError(
-            f"{name}: {task.file.file_path} is not Parquet; write the table anew with Parquet files"
+            f"{name}: {task.file.file_path} is not Parquet; rewrite the table with Parquet files"
         )
 
 

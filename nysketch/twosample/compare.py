@@ -60,7 +60,7 @@ def compare_all(
     """Compare pairs of sketches, given by their positions."""
     wanted = Options(**options)
     if adjustment not in ADJUSTMENTS:
-        raise UsageError(f"adjustment must be one of {', '.join(ADJUSTMENTS)}, not {adjustment!r}")
+        raise UsageError(f"`adjust` must be one of {', '.join(ADJUSTMENTS)}, not {adjustment!r}")
     together = 1 if adjustment == NONE else len(pairs)
     wanted.require_draws(together)
     wanted = replace(wanted, permutations=wanted.draws(together))

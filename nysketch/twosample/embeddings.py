@@ -118,7 +118,7 @@ def require_same_kernel(first: Basis, second: Basis) -> tuple[NystromBasis, Nyst
         raise IncompatibleError(
             f"the sketches scale their columns differently, so they have different kernels: the {what} of "
             f"{names[at]!r} are {values[0][at]:.6g} and {values[1][at]:.6g}. Make both with the same "
-            "--basis, or with --scale none and the same --bandwidth"
+            '`basis`, or with `scale="none"` and the same `bandwidth`'
         )
     return first, second
 

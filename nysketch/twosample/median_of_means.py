@@ -29,13 +29,13 @@ _ROUNDING = 1e-10
 
 
 def require_groups(groups: int, blocks: int, name: str, kind: str = "blocks") -> None:
-    """Raise a UsageError unless so many blocks can make so many groups."""
+    """Raise a UsageError unless the blocks suffice for the groups."""
     if groups < FEWEST_GROUPS:
-        raise UsageError(f"a median needs at least {FEWEST_GROUPS} groups of rows, not {groups}")
+        raise UsageError(f"`robust` must be at least {FEWEST_GROUPS}, not {groups}")
     if groups > blocks:
         raise UsageError(
-            f"{name}: has {blocks} {kind} of rows, too few for {groups} groups. Use a smaller --robust, "
-            f"or sketch with more --{kind}"
+            f"{name}: has {blocks} {kind} of rows, too few for {groups} groups. Use a smaller `robust`, or "
+            f"sketch with more `{kind}`"
         )
 
 

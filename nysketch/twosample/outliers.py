@@ -56,7 +56,7 @@ def leave_out_outliers(both: tuple[Embedded, Embedded], options: Options, names:
     burst = burst and not _notes_on_trouble(spans, left, names, CONSECUTIVE)
     if burst:
         partition = CONSECUTIVE
-        notes = ["Bad rows follow each other: runs of consecutive rows are compared."]
+        notes = ["The outliers are consecutive rows: spans of consecutive rows are compared."]
     else:
         partition = choose_partition(left, options, names)
         notes = notes_on_partition(left, options, names)
@@ -64,7 +64,7 @@ def leave_out_outliers(both: tuple[Embedded, Embedded], options: Options, names:
     if partition == CONSECUTIVE:
         wanted = groups if options.blocks == CONSECUTIVE else FEWEST_GROUPS
         for side, name in zip(both, names, strict=True):
-            require_groups(wanted, 0 if side.spans is None else len(side.spans), name, "runs")
+            require_groups(wanted, 0 if side.spans is None else len(side.spans), name, "spans")
         # Runs of sorted rows vary as much as they like: what is left must be seen in random blocks.
         seen = [] if burst or options.blocks == CONSECUTIVE else trouble
         centres, trouble = spans, [] if burst else _notes_on_too_many(spans, names) or seen
@@ -85,9 +85,9 @@ def _notes_on_trouble(
         excess = None if blocks is None or notes else _excess(side.sketch, blocks)
         if excess is not None and excess > _WILDLY:
             notes.append(
-                f"{name}: blocks of rows vary {excess:.2g} times as much as most rows do: bad rows in nearly "
-                "all blocks, or very heavy tails. The MMD may be that of bad rows, and there is no test. "
-                "Sketch with more --blocks."
+                f"{name}: blocks vary {excess:.2g} times as much as typical rows do: corrupted rows in "
+                "nearly all blocks, or very heavy tails. The MMD may be due to these, so there is no test. "
+                "Sketch with more `blocks`."
             )
     return notes
 
@@ -120,15 +120,15 @@ def _notes_on_too_many(centres: list[RobustCentre], names: tuple[str, str]) -> l
         for n, c in zip(names, centres, strict=True)
     )
     return [
-        f"Blocks of rows disagree wildly ({wild}): too many for the median of {groups} groups, so the MMD "
-        f"may be that of bad rows, and there is no test. {_remedy(groups, centres)}"
+        f"Outlying blocks ({wild}) are too many for the median of {groups} groups: the MMD may be due to "
+        f"corrupted rows, so there is no test. {_remedy(groups, centres)}"
     ]
 
 
 def _remedy(groups: int, centres: list[RobustCentre]) -> str:
     most = min(centre.blocks for centre in centres)
-    larger = f"Use --robust {most}, or sketch" if groups < most else "Sketch"
-    return f"{larger} with more --blocks."
+    larger = f"Use `robust={most}`, or sketch" if groups < most else "Sketch"
+    return f"{larger} with more `blocks`."
 
 
 def _excess(sketch: Sketch, blocks: Blocks) -> float | None:

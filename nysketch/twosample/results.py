@@ -37,15 +37,13 @@ class Options:
     def __post_init__(self) -> None:
         for what, value, allowed in (("test", self.test, TESTS), ("blocks", self.blocks, PARTITIONS)):
             if value not in allowed:
-                raise UsageError(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
+                raise UsageError(f"`{what}` must be one of {', '.join(allowed)}, not {value!r}")
         if not 0 < self.alpha < 1:
-            raise UsageError(f"the level alpha must be between 0 and 1, not {self.alpha:g}")
+            raise UsageError(f"`alpha` must be between 0 and 1, not {self.alpha:g}")
         if self.permutations is not None and not 1 <= self.permutations <= 10**7:
-            raise UsageError(
-                f"the number of permutations must be from 1 to 10000000, not {self.permutations}"
-            )
+            raise UsageError(f"`permutations` must be between 1 and 10000000, not {self.permutations}")
         if self.robust is not None and self.robust < 1:
-            raise UsageError(f"the number of groups must be positive, not {self.robust}")
+            raise UsageError(f"`robust` must be positive, not {self.robust}")
         require_seed(self.seed)
 
     def draws(self, comparisons: int = 1) -> int:
@@ -60,7 +58,7 @@ class Options:
             adjusted = f" adjusted for {comparisons} comparisons" if comparisons > 1 else ""
             raise UsageError(
                 f"with {draws} permutations no p-value{adjusted} is below {comparisons / (draws + 1):.2g}: "
-                f"at --alpha {self.alpha:g} nothing can be rejected. Use more --permutations"
+                f"nothing can be rejected at `alpha={self.alpha:g}`. Use more `permutations`"
             )
 
 

@@ -56,8 +56,8 @@ def choose_partition(both: tuple[Embedded, Embedded], options: Options, names: t
     if options.blocks == CONSECUTIVE:
         if lacking:
             raise UsageError(
-                f"{lacking[0]}: has fewer than {FEWEST_BLOCKS} runs of consecutive rows. Sketch it with "
-                "--runs 64, or use --blocks random"
+                f"{lacking[0]}: has fewer than {FEWEST_BLOCKS} spans of consecutive rows. Sketch it with "
+                '`spans=64`, or use `blocks="random"`'
             )
         return CONSECUTIVE
     spans_needed = options.blocks == AUTO and bool(_dependent(both, names))
@@ -76,7 +76,7 @@ def notes_on_partition(
         return []
     if options.blocks == RANDOM:
         return [
-            f"{name}: {text}. With --blocks random this is ignored: right if rows are independent and merely "
+            f'{name}: {text}. `blocks="random"` ignores this: valid if rows are independent and merely '
             "sorted; otherwise the test rejects too often."
             for name, text in dependent
         ]
@@ -84,12 +84,12 @@ def notes_on_partition(
     if lacking:
         name, text = dependent[0]
         return [
-            f"{name}: {text}, but {lacking[0]} has too few runs of consecutive rows to allow for it: the "
+            f"{name}: {text}, but {lacking[0]} has too few spans of consecutive rows to correct for it: the "
             "test may reject too often."
         ]
     return [
-        f"{name}: {text}: runs of consecutive rows are compared. If rows are independent and merely sorted, "
-        "use --blocks random: it sees more."
+        f"{name}: {text}: spans of consecutive rows are compared. If rows are independent and merely "
+        'sorted, use `blocks="random"`: it has more power.'
         for name, text in dependent
     ]
 
@@ -116,8 +116,8 @@ def require_no_permutation(test: str | None) -> None:
     """Raise a UsageError if samples at different landmarks were to exchange their blocks."""
     if test == PERMUTATION:
         raise UsageError(
-            "a permutation test needs sketches at the same landmarks; use --test bootstrap, or make both "
-            "with the same --basis"
+            'a permutation test needs sketches at the same landmarks; use `test="bootstrap"`, or make both '
+            "with the same `basis`"
         )
 
 
@@ -167,7 +167,7 @@ def choose_test(
     if min(len(one), len(two)) < 2:
         if test != AUTO:
             raise UsageError(
-                "a test needs at least 2 blocks of rows of each sketch; sketch with more --blocks"
+                "a test needs at least 2 blocks of rows in each sketch; sketch with more `blocks`"
             )
         return ChosenTest(test, (one, two), None, weighted)
     equal = permutation.exchangeable(one, two)
@@ -180,14 +180,14 @@ def choose_test(
 def notes_on_test(chosen: ChosenTest) -> list[str]:
     """Say what makes a test rough, too careful or impossible."""
     if chosen.fewest < 2:
-        return ["Too few blocks of rows, or too few rows, for a test: sketch with more --blocks."]
+        return ["Too few blocks of rows, or too few rows, for a test: sketch with more `blocks`."]
     notes = []
     if chosen.fewest < FEWEST_BLOCKS:
         notes.append(f"Only {chosen.fewest} blocks of rows: the p-value is rough.")
     if chosen.test == PERMUTATION and chosen.weighted:
         notes.append(
-            "Rows have weights: the permutation test takes blocks of equal weight for equally sure, and may "
-            "reject too rarely. The bootstrap does not."
+            "Rows have weights: the permutation test treats blocks of equal weight as equally precise, and "
+            "may reject too rarely. The bootstrap does not."
         )
     if chosen.test == PERMUTATION and chosen.equal is None:
         notes.append(
@@ -218,8 +218,8 @@ def notes_on_shared_rows(first: Sketch, second: Sketch, names: tuple[str, str]) 
     if not shared:
         return []
     return [
-        f"{shared[0].path} is in {names[0]} and in {names[1]}: what they share hides a difference, and the "
-        "test rejects too rarely. Take it away from one of them first (nysketch subtract)."
+        f"{shared[0].path} is in {names[0]} and in {names[1]}: shared rows hide a difference, and the test "
+        "rejects too rarely. Remove them from one side first with `nysketch.subtract`."
     ]
 
 
@@ -229,8 +229,8 @@ def notes_on_precisions(first: Sketch, second: Sketch) -> list[str]:
     if precisions[0] == precisions[1]:
         return []
     return [
-        f"The sketches have kernel values in {precisions[0]} and {precisions[1]}: an MMD below "
-        f"{_MIXED:g} may be due to that, and counts as none."
+        f"The sketches have kernel values in {precisions[0]} and {precisions[1]}: an MMD below {_MIXED:g} "
+        "may be due to that, and counts as zero."
     ]
 
 
@@ -250,7 +250,7 @@ def notes_on_own_landmarks(first: Sketch, second: Sketch, names: tuple[str, str]
     if share < _OWN_SHARE:
         return []
     return [
-        f"The landmarks are rows of {names[owner]}, and the kernel is so narrow that each is {share:.0%} of "
-        "what is near it: the MMD is too large, and the test hardly ever rejects. Take a larger --bandwidth, "
-        "or the basis from other rows."
+        f"The landmarks are rows of {names[owner]}, and the kernel is so narrow that each makes up "
+        f"{share:.0%} of its neighbourhood: the MMD is too large, and the test hardly ever rejects. Use a "
+        "larger `bandwidth`, or make the basis from other rows."
     ]

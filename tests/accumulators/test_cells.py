@@ -510,7 +510,7 @@ def test_the_command_line_keeps_shows_and_merges_cells(run_cli, parquet, tmp_pat
     assert np.array_equal(rest.cells.sums.high, first.cells.sums.high)
     do("verify", a, b, c, tmp_path / "rest.nysk")
     refused = run_cli("sketch", parquet, "--no-cells", "--far-rows", 3, "-o", tmp_path / "x.nysk")
-    assert refused.returncode == 2 and "leave out --far-rows, or --no-cells" in refused.stderr
+    assert refused.returncode == 2 and "leave out --far-rows or --no-cells" in refused.stderr
 
 
 def test_what_another_cut_of_the_rows_leaves_can_be_saved(tmp_path):

@@ -417,7 +417,7 @@ def test_infinite_sums_of_both_signs_are_refused(precision, runs, chunks):
 
 @pytest.mark.parametrize("runs", [-1, 65_537])
 def test_impossible_numbers_of_runs_are_refused(runs):
-    with pytest.raises(UsageError, match="number of runs must be between 0 and 65536"):
+    with pytest.raises(UsageError, match="`spans` must be between 0 and 65536"):
         sketch(ROWS, BASIS, spans=runs)
 
 
@@ -471,11 +471,11 @@ def test_the_command_line_keeps_shows_and_merges_runs(run_cli, days, tmp_path):
     shown = [do("info", path).stdout for path in (a, b, c)]
     assert "22 of up to 32 consecutive rows" in shown[0]
     assert "\nruns " not in shown[1]
-    assert "each of all rows of one or more inputs" in shown[2]
+    assert "each with all rows of one or more inputs" in shown[2]
     merged = do("merge", a, b, "-o", tmp_path / "m.nysk")
-    assert f"{b} has no runs of rows: neither will" in merged.stderr
+    assert f"{b} has no spans of rows: neither will" in merged.stderr
     assert "no runs" not in do("merge", a, c, "-o", tmp_path / "n.nysk").stderr
     do("subtract", tmp_path / "n.nysk", c, "-o", tmp_path / "rest.nysk")
     do("verify", a, b, c, tmp_path / "rest.nysk")
     refused = run_cli("sketch", days[0], "--runs", 10**6, "-o", tmp_path / "x.nysk")
-    assert refused.returncode == 2 and "number of runs" in refused.stderr
+    assert refused.returncode == 2 and "--spans must be" in refused.stderr

@@ -107,7 +107,7 @@ def test_auto_wants_more_landmarks_for_more_rows():
 def test_auto_takes_what_it_can_get_if_there_are_too_few_rows_to_judge_by(rows, caplog):
     basis = fit(mixture(rows), m="auto", max_landmarks=10)
     assert basis.m == min(rows, 10)
-    assert f"{rows} rows are too few to find the number of landmarks" in caplog.text
+    assert f"{rows} rows are too few to choose the number of landmarks" in caplog.text
 
 
 @pytest.mark.parametrize("rows", [600, 1500, 2019])
@@ -344,7 +344,7 @@ def test_adapted_radii_have_their_density(d):
     ("options", "complaint"),
     [
         ({"m": 7}, "must be even, not 7"),
-        ({"m": "auto"}, "'auto' is for landmarks"),
+        ({"m": "auto"}, '`landmarks="auto"` cannot choose'),
         ({"m": 8, "kernel": "linear"}, "gaussian kernel with one bandwidth"),
         ({"m": 8, "bandwidth": "1,2"}, "gaussian kernel with one bandwidth"),
         ({"m": 8, "groups": {"a": ["x"]}}, "gaussian kernel with one bandwidth"),

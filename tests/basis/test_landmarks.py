@@ -165,7 +165,7 @@ def test_pivots_end_with_the_rank_of_the_kernel(sampling):
 def test_what_cannot_be_chosen_is_refused():
     with pytest.raises(UsageError, match=r"uniform, kmeans\+\+, leverage, greedy.*'best'"):
         choose("best", normal(5, 2), Gauss(), 2, seed=0)
-    with pytest.raises(UsageError, match=r"no string; use kmeans\+\+"):
+    with pytest.raises(UsageError, match=r'no mean; use `sampling="kmeans\+\+"`'):
         choose("kmeans", strings(), Letters(), 2, seed=0)
 
 

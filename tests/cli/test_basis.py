@@ -37,7 +37,7 @@ def run(monkeypatch):
         out, err = io.StringIO(), io.StringIO()
         monkeypatch.setattr(sys, "argv", ["nysketch", *map(str, args)])
         with redirect_stdout(out), redirect_stderr(err):
-            code = cli._run()
+            code = cli.execute()
         return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
 
     yield run
@@ -204,10 +204,10 @@ def test_fourier_features(do, run, folder, tmp_path, draw, suffix):
     facts, shown = story(do, folder, tmp_path, suffix, ["--features", "fourier", "--frequencies", draw])
     assert (facts["feature_map"], facts["landmarks"]) == ("fourier", M)
     assert re.search(rf"^fourier +{M} features, {draw} frequencies", shown, re.MULTILINE)
-    assert ("Kernel values are off by" if draw == "gaussian" else "have another kernel") in shown
+    assert ("Kernel values are off by" if draw == "gaussian" else "have a different kernel") in shown
     refused = run("export", tmp_path / "ab.nysk", "-o", tmp_path / "out.parquet")
     assert refused.returncode == 2
-    assert "a table of landmarks needs landmarks, and there are Fourier features instead" in refused.stderr
+    assert "a table of landmarks needs landmarks, not Fourier features" in refused.stderr
     assert not (tmp_path / "out.parquet").exists()
     refused = run("info", tmp_path / "a.nysk", "--against", tmp_path / "basis.nysk")
     assert refused.returncode == 2 and "needs landmarks" in refused.stderr
@@ -292,8 +292,8 @@ def test_do_the_old_landmarks_cover_the_new_rows(do, run, folder, tmp_path):
             assert facts["advice"] in shown
     for new, old, code, complaint in (
         ("other", "old", 4, "different columns: x, y and x, y, z"),
-        ("none", "old", 3, "too few to measure by"),
-        ("basis", "old", 2, "is a basis file, without rows"),
+        ("none", "old", 3, "too few to measure residuals"),
+        ("basis", "old", 2, "holds a basis, not a sketch"),
         ("same", "missing", 3, "missing.nysk"),
     ):
         result = run("info", paths[new], "--against", paths.get(old, tmp_path / "missing.nysk"))
@@ -335,7 +335,7 @@ def test_settings_files_can_hold_kernels_and_groups(do, folder, tmp_path):
 
 WRONG = [
     (["--kernel", "gausian"], 2, "kernel must be one of gaussian, laplacian-l1, .*not 'gausian'"),
-    (["--kernel", "y=linear"], 2, "y=linear: there is no --group y"),
+    (["--kernel", "y=linear"], 2, "y=linear: --group has no 'y'"),
     (["--kernel", "=linear"], 2, "'--kernel'.*'=linear' is neither VALUE nor GROUP=VALUE"),
     (["--kernel", "linear", "--kernel", "cosine"], 2, "'--kernel'.*given twice: linear and cosine"),
     (["--group", "x"], 2, "'--group'.*'x' is not of the form NAME=COLUMN,COLUMN"),
@@ -344,18 +344,18 @@ WRONG = [
     (["--group", "p=x", "--columns", "x,y"], 2, "leave out --columns"),
     (["--group", "p=x,nothing"], 3, "nothing"),
     (["--group", "p=x", "--kernel", "p=spectrum"], 2, "spectrum kernel is for one text column"),
-    (["--group", "p=x", "--bandwidth", "q=2"], 2, "q=2: there is no --group q"),
-    (["--bandwidth", "-1"], 2, "bandwidth must be .*not '-1'"),
-    (["--bandwidth", "x"], 2, "bandwidth must be .*not 'x'"),
-    (["--bandwidth", "1,2", "--kernel", "matern32"], 2, "several bandwidths are for the gaussian kernel"),
+    (["--group", "p=x", "--bandwidth", "q=2"], 2, "q=2: --group has no 'q'"),
+    (["--bandwidth", "-1"], 2, "--bandwidth must be .*not '-1'"),
+    (["--bandwidth", "x"], 2, "--bandwidth must be .*not 'x'"),
+    (["--bandwidth", "1,2", "--kernel", "matern32"], 2, "several bandwidths need the gaussian kernel"),
     (["--bandwidth", "2", "--kernel", "linear"], 2, "the linear kernel has no bandwidth"),
-    (["--degree", "99", "--kernel", "polynomial"], 2, "degree must be between 1 and 16, not 99"),
-    (["--offset", "-1", "--kernel", "polynomial"], 2, "offset must be a number from 0 on"),
-    (["--decay", "2", "--kernel", "subsequence"], 2, "decay must be above 0 and at most 1"),
+    (["--degree", "99", "--kernel", "polynomial"], 2, "--degree must be between 1 and 16, not 99"),
+    (["--offset", "-1", "--kernel", "polynomial"], 2, "--offset must be at least 0"),
+    (["--decay", "2", "--kernel", "subsequence"], 2, "--decay must be above 0 and at most 1"),
     (["--length", "99", "--kernel", "spectrum"], 2, "between 1 and 32 characters, not 99"),
     (["--features", "fourier", "-m", "7"], 2, "must be even, not 7"),
-    (["--features", "fourier", "--kernel", "linear"], 2, "Fourier features are for the gaussian kernel"),
-    (["--features", "fourier", "-m", "auto"], 2, "'auto' is for landmarks"),
+    (["--features", "fourier", "--kernel", "linear"], 2, "Fourier features need the gaussian kernel"),
+    (["--features", "fourier", "-m", "auto"], 2, "-m auto cannot choose"),
     (["--features", "cosines"], 2, "'--features'.*'cosines' is not one of"),
     (["--sampling", "random"], 2, "'--sampling'.*'random' is not one of"),
     (["--sampling", "kmeans", "--kernel", "spectrum", "--columns", "t"], 2, r"kmeans\+\+"),

@@ -55,7 +55,7 @@ def test_an_existing_basis_is_kept_unless_told_otherwise(run_cli, parquet):
     basis = ["basis", "a.parquet", "-m", "5", "-o", "basis.nysk"]
     (parquet.parent / "basis.nysk").write_bytes(b"something else")
     message = refusal(run_cli(*basis, cwd=parquet.parent), 1)
-    assert "basis.nysk: exists already; see --if-exists overwrite" in message
+    assert "basis.nysk: exists already; replace it with --if-exists overwrite" in message
     assert (parquet.parent / "basis.nysk").read_bytes() == b"something else"
     assert run_cli(*basis, "--if-exists", "overwrite", cwd=parquet.parent).returncode == 0
     assert nysketch.load(parquet.parent / "basis.nysk").m == 5
@@ -258,7 +258,7 @@ def test_nothing_is_subtracted_twice(run_cli, shelf, tmp_path):
 
 def test_merging_a_basis_or_nonsense_exits_with_5(run_cli, shelf, tmp_path):
     result = run_cli("merge", "a.nysk", "basis.nysk", "-o", tmp_path / "x.nysk", cwd=shelf)
-    assert "holds a basis, not a sketch" in refusal(result, 5)
+    assert "is a basis file; expected a sketch file" in refusal(result, 5)
     result = run_cli("merge", "a.nysk", "a.parquet", "-o", tmp_path / "x.nysk", cwd=shelf)
     assert (
         "a.parquet: this is data, not a sketch. Run `nysketch sketch a.parquet -o a.nysk` first"
@@ -293,7 +293,7 @@ def test_a_sketch_of_no_rows_has_info_but_no_features(run_cli, shelf, tmp_path):
     assert "rows       0\n" in run_cli("info", empty).stdout
     for name in ("x.npz", "x.json", "x.parquet"):
         message = refusal(run_cli("export", empty, "-o", tmp_path / name), 3)
-        assert "empty.nysk: the sketch holds no rows" in message
+        assert "empty.nysk: the sketch has no rows" in message
     assert listing(tmp_path) == ["empty.nysk"]
 
 

@@ -176,13 +176,13 @@ def test_unreadable_inputs_are_skipped_if_asked(tables, tmp_path, run_cli):
         (["a.parquet", "-o", "c.csv", "-s", "0"], 2, "'-s'"),
         (["a.parquet", "-o", "a.parquet", "--if-exists", "overwrite"], 2, "is an input"),
         (["a.parquet", "-o", "c.csv", "--keep", "nam"], 3, "did you mean 'name'?"),
-        (["a.parquet", "-o", "c.csv", "--weight-as", "x"], 2, "the data have a column 'x'"),
+        (["a.parquet", "-o", "c.csv", "--weight-as", "x"], 2, "the data already has a column 'x'"),
         (["a.parquet", "-o", "c.csv", "--row-as", "weight"], 2, "cannot both be called"),
         (["a.parquet", "-o", "c.csv", "--basis", "basis.nysk", "-m", "5"], 2, "has no effect with --basis"),
         (["a.parquet", "-o", "c.csv", "--memory", "100MB"], 2, "Allow more with --memory"),
         (["a.parquet", "-o", "c.csv", "--features", "fourier"], 2, "a coreset needs landmarks"),
         (["none.nysk", "-o", "c.csv"], 3, "none.nysk"),
-        (["basis.nysk", "-o", "c.csv"], 5, "holds a basis"),
+        (["basis.nysk", "-o", "c.csv"], 5, "is a basis file"),
         (["-", "-o", "c.csv"], 2, "can be read only once"),
     ],
 )  # fmt: skip
@@ -210,7 +210,7 @@ def test_lists_are_refused_by_csv_before_anything_is_read(tmp_path, run_cli):
     lists = pa.FixedSizeListArray.from_arrays(np.arange(200.0), 2)
     pq.write_table(pa.table({"v": lists}), tmp_path / "v.parquet")
     args = ["coreset", tmp_path / "v.parquet", "-m", 20, "-s", 5]
-    assert "CSV cannot hold lists" in refusal(run_cli(*args, "-o", tmp_path / "c.csv"), 2)
+    assert "CSV cannot store lists" in refusal(run_cli(*args, "-o", tmp_path / "c.csv"), 2)
     assert run_cli(*args, "-o", tmp_path / "c.arrow").returncode == 0
 
 

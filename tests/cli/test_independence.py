@@ -128,8 +128,8 @@ def test_an_alarm_is_exit_code_7(run_cli, tables, name, code):
 
 def test_an_alarm_that_cannot_tell_is_a_failure(run_cli, tables):
     for name, note in (
-        ("bare", "The sketch has no rows to shuffle: no test. Sketch with more --shuffle-rows."),
-        ("heavy", "Rows have weights, which cannot be shuffled: no test."),
+        ("bare", "The sketch has no sampled rows to permute: no test. Sketch with more --permutation-rows."),
+        ("heavy", "Rows have weights, and weighted rows cannot be permuted: no test."),
     ):
         result = run_cli("independence", f"{name}.nysk", cwd=tables)
         assert result.returncode == 0 and note in result.stderr and "HSIC" in result.stdout
@@ -145,7 +145,7 @@ def test_several_sketches_are_merged(run_cli, tables, tmp_path):
     assert found == json_of(run_cli("independence", merged, "--json", cwd=tables))
     assert found["rows"] == found["shuffled_rows"] == 900
     twice = refusal(run_cli("independence", "a.nysk", "a.nysk", cwd=tables), 4)
-    assert "merge them first: nysketch merge --force" in twice
+    assert "merge them first with `nysketch merge --force`" in twice
 
 
 def test_a_part_without_sums_of_groups_is_named(run_cli, tables):
@@ -162,12 +162,12 @@ def test_a_part_without_sums_of_groups_is_named(run_cli, tables):
             ["--permutation-rows", "5"],
             "--permutation-rows: applies to data only; without --group the inputs are sketches",
         ),
-        (["--columns", "x"], "--columns: applies to data only; without --group the inputs are sketches"),
-        (["--nulls", "drop"], "--nulls: applies to data only; without --group the inputs are sketches"),
-        (["--kernel", "linear"], "--kernel: applies to data only; without --group the inputs are sketches"),
-        (["--skip-unreadable"], "--skip-unreadable: applies to data only"),
-        (["--alarm", "--permutations", "0"], "--alarm needs a test: leave out --permutations 0"),
-        (["--permutations", "10"], "with 10 shuffles no p-value is below 0.091"),
+        (["--columns", "x"], "--columns: is for data; these are sketches, since there is no --group"),
+        (["--nulls", "drop"], "--nulls: is for data; these are sketches, since there is no --group"),
+        (["--kernel", "linear"], "--kernel: is for data; these are sketches, since there is no --group"),
+        (["--skip-unreadable"], "--skip-unreadable: is for data"),
+        (["--alarm", "--shuffles", "0"], "--alarm needs a test: leave out --shuffles 0"),
+        (["--shuffles", "10"], "with 10 permutations no p-value is below 0.091"),
         (["--alpha", "1"], "--alpha"),
         (["--permutations", "-1"], "--permutations"),
     ],
@@ -181,8 +181,8 @@ def test_what_is_not_there_or_not_known(run_cli, tables):
     refusal(run_cli("independence", "none.parquet", *GROUPS, cwd=tables), 3)
     refusal(run_cli("independence", "a.parquet", "--group", "p=x", "--group", "q=none", cwd=tables), 3)
     plain = refusal(run_cli("independence", "plain.nysk", cwd=tables), 4)
-    assert "no groups of columns to tell apart. Sketch the data with --group" in plain
-    assert "made with --shuffles 0" in refusal(run_cli("independence", "untold.nysk", cwd=tables), 4)
+    assert "no groups of columns. Sketch the data with --group x=a,b --group y=c" in plain
+    assert "made with --permutations 0" in refusal(run_cli("independence", "untold.nysk", cwd=tables), 4)
     unpaired = refusal(run_cli("independence", "unpaired.nysk", "--pairs", cwd=tables), 4)
     assert "no sums of pairs of groups. Sketch the data with --pairs" in unpaired
     refusal(run_cli("independence", "a.parquet", cwd=tables), 5)
@@ -264,7 +264,7 @@ def test_too_few_shuffles_are_refused_before_anything_is_read(run_cli, tmp_path)
     pq.write_table(pa.table({"x": [None, 1.0], "y": [1.0, 2.0], "z": [1.0, 2.0]}), tmp_path / "null.parquet")
     groups = ["--group", "p=x", "--group", "q=y", "--group", "r=z"]
     for more in (["--alpha", "0.001"], ["--pairs"]):
-        result = run_cli("independence", "null.parquet", *groups, "--permutations", "19", *more, cwd=tmp_path)
-        assert result.returncode == 2 and "Use more --shuffles" in result.stderr
+        result = run_cli("independence", "null.parquet", *groups, "--shuffles", "19", *more, cwd=tmp_path)
+        assert result.returncode == 2 and "Use more --permutations" in result.stderr
     result = run_cli("independence", "null.parquet", cwd=tmp_path)
     assert result.returncode == 5 and "name groups of columns with --group" in result.stderr

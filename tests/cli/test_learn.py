@@ -187,7 +187,7 @@ def test_sketches_that_cannot_be_used_leave_no_output(run_cli, clusters, tmp_pat
         (["-k", "3", "--seed", "-1"], "--seed"),
         (["-k", "3", "--refine", "2"], "--refine needs --data"),
         (["-k", "3", "--data", "a.parquet"], "--data needs --refine"),
-        (["-k", "5000"], "k = 5000 is more than"),
+        (["-k", "5000"], "-k 5000 exceeds"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -208,7 +208,9 @@ def test_an_existing_output_is_kept_unless_told_otherwise(run_cli, clusters, tmp
     output = tmp_path / "model.json"
     output.write_text("something else")
     command = ["learn", "kmeans", "a.nysk", "-k", "3", *QUICK, "-o", output]
-    assert "exists already; see --if-exists overwrite" in refusal(run_cli(*command, cwd=clusters), 1)
+    assert "exists already; replace it with --if-exists overwrite" in refusal(
+        run_cli(*command, cwd=clusters), 1
+    )
     assert output.read_text() == "something else"
     success(run_cli(*command, "--if-exists", "overwrite", cwd=clusters))
     assert load_model(output).k == 3 and listing(tmp_path) == ["model.json"]

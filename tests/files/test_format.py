@@ -113,7 +113,7 @@ def test_a_header_beyond_the_cap_is_not_read(saved, tmp_path):
     _, metadata, arrays = unseal(saved.read_bytes())
     metadata["basis"]["origin"]["note"] = "x" * MAX_HEADER_BYTES
     (tmp_path / "long.nysk").write_bytes(seal(canonical(metadata), arrays))
-    with pytest.raises(CorruptSketchError, match="header does not fit"):
+    with pytest.raises(CorruptSketchError, match="header is incomplete"):
         nysketch.load(tmp_path / "long.nysk")
 
 
@@ -149,14 +149,16 @@ def test_a_file_from_the_future_asks_for_an_upgrade_whatever_types_it_has(saved,
 
 def test_kinds_are_not_confused(sketch, saved, tmp_path):
     nysketch.save(sketch.basis, tmp_path / "b.nysk")
-    with pytest.raises(CorruptSketchError, match="holds a basis, not a sketch"):
+    with pytest.raises(CorruptSketchError, match="is a basis file; expected a sketch file"):
         load_sketch(tmp_path / "b.nysk")
     checkpoint = Checkpoint(tmp_path / "s.nysk", {"inputs": []}, every=1)
     checkpoint.save(sketch, {0})
-    with pytest.raises(CorruptSketchError, match="holds a checkpoint"):
+    with pytest.raises(CorruptSketchError, match="is a checkpoint file"):
         nysketch.load(checkpoint.path)
     (tmp_path / "t.nysk.checkpoint").write_bytes(saved.read_bytes())
-    with pytest.raises(CorruptSketchError, match=r"holds a sketch, not a checkpoint.*--restart"):
+    with pytest.raises(
+        CorruptSketchError, match=r"is a sketch file; expected a checkpoint file.*`restart=True`"
+    ):
         Checkpoint(tmp_path / "t.nysk", {"inputs": []}, every=1)
 
 
@@ -172,7 +174,7 @@ def test_what_could_not_be_loaded_is_not_saved(sketch, tmp_path):
         nysketch.save(sketch - (sketch + sketch), tmp_path / "negative.nysk")
     sums = ExactSum(sketch.block_kernel_sums * np.nan, np.zeros_like(sketch.block_kernel_sums))
     tally = sketch.tally.replacing(BlockSums(sums, sketch.block_rows, None))
-    with pytest.raises(UsageError, match="not a finite number"):
+    with pytest.raises(UsageError, match="not finite numbers"):
         nysketch.save(replace(sketch, tally=tally), tmp_path / "nan.nysk")
     assert list(tmp_path.iterdir()) == []
 
@@ -203,10 +205,10 @@ def test_bytes_are_checked_like_files(sketch, saved):
             nysketch.from_bytes(damaged)
     _, metadata, arrays = unseal(data)
     metadata["kind"] = "checkpoint"
-    with pytest.raises(CorruptSketchError, match="these bytes: holds a checkpoint"):
+    with pytest.raises(CorruptSketchError, match="these bytes: is a checkpoint file"):
         nysketch.from_bytes(seal(canonical(metadata), arrays))
     metadata["kind"], metadata["dropped_rows"] = "sketch", -1
-    with pytest.raises(CorruptSketchError, match="these bytes: its parts do not fit together"):
+    with pytest.raises(CorruptSketchError, match="these bytes: its parts are inconsistent"):
         nysketch.from_bytes(seal(canonical(metadata), arrays))
     with pytest.raises(UsageError, match="row counts are impossible"):
         nysketch.to_bytes(sketch - (sketch + sketch))

@@ -43,7 +43,10 @@ def test_nothing_is_left_of_a_writer_that_failed(output, tmp_path):
 
 def test_what_exists_is_kept_unless_it_may_go(output, tmp_path):
     output.touch()
-    for hint, message in (({}, "see --if-exists overwrite"), ({"hint": "ask somebody"}, "ask somebody")):
+    for hint, message in (
+        ({}, 'replace it with `if_exists="overwrite"`'),
+        ({"hint": "ask somebody"}, "ask somebody"),
+    ):
         with (
             pytest.raises(OutputError, match=f"out: exists already; {message}"),
             claimed(output, overwrite=False, wait=0, **hint),
@@ -61,7 +64,7 @@ def test_an_input_is_refused_before_anything_else(output, tmp_path, overwrite):
     link.symlink_to(output)
     with (
         output_lock(output),
-        pytest.raises(UsageError, match="out: is an input; choose another --output"),
+        pytest.raises(UsageError, match="out: is an input; choose another `output`"),
         claimed(output, inputs=[missing, os.fspath(link)], overwrite=overwrite, wait=0),
     ):
         pytest.fail("replaced")
@@ -90,9 +93,9 @@ def test_only_commands_with_the_flag_are_told_of_it(output, monkeypatch):
         ):
             pytest.fail("two writers")
         told.append(str(trouble.value))
-    assert all("out: another nysketch is writing it (lock " in text for text in told)
-    assert told[0].endswith("Wait for it with --lock-wait SECONDS")
-    assert told[1].endswith("Run the command again once that has finished")
+    assert all("out: another process is writing it (lock " in text for text in told)
+    assert told[0].endswith("Wait for it with `lock_wait=SECONDS`")
+    assert told[1].endswith("Try again once it has finished")
 
 
 @pytest.mark.parametrize("write", [export_file, lambda path, *rest, **how: plot([path], *rest, **how)])
@@ -126,7 +129,7 @@ def test_no_sketch_is_replaced_by_what_is_made_of_it(run_cli, shelf, tmp_path, a
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     result = run_cli(*arguments, "--if-exists", if_exists, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
-    assert f"{output}: is an input; choose another --output" in result.stderr
+    assert f"{output}: is an input; choose another -o" in result.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -398,7 +398,7 @@ def test_weights_leave_the_estimate_and_no_test():
     found = nysketch.independence(weighted)
     assert found.hsic == pytest.approx(nysketch.independence(plain).hsic, rel=1e-6)
     assert (found.p_value, found.rejected, found.standard_error) == (None, None, None)
-    assert found.notes == ["Rows have weights, which cannot be shuffled: no test."]
+    assert found.notes == ["Rows have weights, and weighted rows cannot be permuted: no test."]
     assert nysketch.independence(weighted, permutations=0).notes == []
 
 
@@ -410,7 +410,7 @@ def test_without_sampled_rows_there_is_the_estimate_and_no_test():
     assert found.hsic == nysketch.independence(sketch(rows)).hsic
     assert (found.verdict, found.standard_error, found.normalised) == (None, None, None)
     (note,) = found.notes
-    assert "no rows to shuffle: no test. Sketch with more --shuffle-rows" in note
+    assert "no sampled rows to permute: no test. Sketch with more `permutation_rows`" in note
 
 
 def test_the_sample_is_as_large_as_the_larger_of_two_wishes():
@@ -438,9 +438,9 @@ def test_sketches_that_know_nothing_of_groups_are_refused():
         ),
     ):
         assert made.groups is None
-        with pytest.raises(IncompatibleError, match="has no groups of columns to tell apart"):
+        with pytest.raises(IncompatibleError, match="has no groups of columns"):
             nysketch.independence(made)
-    with pytest.raises(IncompatibleError, match="made with --shuffles 0"):
+    with pytest.raises(IncompatibleError, match="made with `permutations=0`"):
         nysketch.independence(sketch(rows, permutations=0))
 
 
@@ -455,26 +455,31 @@ def test_neither_fourier_features_nor_text_have_groups():
 
 def test_pairs_need_sums_of_pairs():
     rows = dependent(np.random.default_rng(0), 100, 3)
-    with pytest.raises(IncompatibleError, match=r"no sums of pairs of groups\. Sketch the data with --pairs"):
+    with pytest.raises(
+        IncompatibleError, match=r"no sums of pairs of groups\. Sketch the data with `pairs=True`"
+    ):
         nysketch.independence(sketch(rows, THREE), pairs=True)
-    with pytest.raises(UsageError, match="--pairs is for groups of columns"):
+    with pytest.raises(UsageError, match="`pairs` needs groups of columns"):
         nysketch.sketch(table(rows), landmarks=10, pairs=True, threads=1)
-    with pytest.raises(UsageError, match="of no use without shuffles"):
+    with pytest.raises(UsageError, match="pairs of groups need permutations"):
         sketch(rows, THREE, pairs=True, permutations=0)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alpha": 0.0}, "alpha must be between 0 and 1, not 0"),
-        ({"alpha": 1.0}, "alpha must be between 0 and 1, not 1"),
+        ({"alpha": 0.0}, "`alpha` must be between 0 and 1, not 0"),
+        ({"alpha": 1.0}, "`alpha` must be between 0 and 1, not 1"),
         ({"alpha": -0.1}, "alpha"),
         ({"alpha": float("nan")}, "alpha"),
-        ({"permutations": -1}, "the shuffles must be between 0 and 1000000, not -1"),
-        ({"permutations": 10**6 + 1}, "the shuffles must be between 0 and 1000000, not 1000001"),
-        ({"permutations": 18}, "with 18 shuffles no p-value is below 0.053: at --alpha 0.05"),
-        ({"permutations": 50, "pairs": True}, "with 50 shuffles no p-value is below 0.059"),
-        ({"permutations": 99, "alpha": 0.001}, "Use more --shuffles"),
+        ({"permutations": -1}, "`permutations` must be between 0 and 1000000, not -1"),
+        ({"permutations": 10**6 + 1}, "`permutations` must be between 0 and 1000000, not 1000001"),
+        (
+            {"permutations": 18},
+            "with 18 permutations no p-value is below 0.053: nothing can be rejected at `alpha=0.05`",
+        ),
+        ({"permutations": 50, "pairs": True}, "with 50 permutations no p-value is below 0.059"),
+        ({"permutations": 99, "alpha": 0.001}, "Use more `permutations`"),
         ({"seed": -1}, "seed"),
     ],
 )
@@ -495,7 +500,7 @@ def test_just_enough_shuffles_can_reject(options):
 
 def test_a_few_rows_say_nothing():
     rows = dependent(np.random.default_rng(0), 20, 2)
-    with pytest.raises(InputError, match="holds 19 rows, too few: at least 20"):
+    with pytest.raises(InputError, match="has 19 rows; the test needs at least 20"):
         nysketch.independence(sketch(rows[:19], landmarks=5))
     assert nysketch.independence(sketch(rows, landmarks=5)).verdict.exact
 
@@ -503,9 +508,9 @@ def test_a_few_rows_say_nothing():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"permutations": -1}, "the shuffles must be between 0 and 1000000, not -1"),
-        ({"permutations": 10**6 + 1}, "the shuffles must be between"),
-        ({"permutation_rows": -1}, "the rows to shuffle cannot be -1"),
+        ({"permutations": -1}, "`permutations` must be between 0 and 1000000, not -1"),
+        ({"permutations": 10**6 + 1}, "`permutations` must be between"),
+        ({"permutation_rows": -1}, "`permutation_rows` must be at least 0, not -1"),
     ],
 )
 def test_impossible_sketches_are_refused(options, message):
@@ -529,7 +534,7 @@ def test_level_of_flags_that_are_rarely_set(rates):
         made = sketch(rows, landmarks=4, permutation_rows=2500, sample_rows=0, seed=seed)
         found = nysketch.independence(made, permutations=99, seed=seed)
         assert found.verdict.exact and found.verdict.permuted_rows == 2500
-        assert any("vary in too few rows" in note for note in found.notes)
+        assert any("too few rows vary" in note for note in found.notes)
         rejections += found.rejected
     assert rejections <= binom.ppf(0.999, 60, 0.05)
 

@@ -83,7 +83,7 @@ def test_a_reference_file(nightly):
     assert len(nightly.run().compared) == 3
     typical.unlink()
     summary = nightly.run()
-    assert summary.exit_code == 3 and "no such file" in summary.errors[0]
+    assert summary.exit_code == 3 and "nor a file" in summary.errors[0]
 
 
 def test_an_alarm_of_a_run_that_was_killed_is_raised_by_the_next(nightly, run, cli_command):
@@ -159,7 +159,7 @@ def test_a_reference_that_is_missing_costs_no_other_comparison_and_no_alarm(nigh
     nightly.write(4, shift=3)
     summary = nightly.run()
     assert summary.exit_code == 7 and [a["name"] for a in summary.alarms] == ["previous"]
-    assert any("no such partition (has it retired?), and no such file" in text for text in summary.errors)
+    assert any("neither a partition (has it retired?) nor a file" in text for text in summary.errors)
     (nightly.folder / "away.nysk").rename(reference)
     found = nightly.run()
     assert [(a["partition"], a["name"]) for a in found.alarms] == [(day(4), "reference")]
@@ -191,6 +191,8 @@ def test_a_night_too_short_to_test_is_told(nightly):
     nightly.write(4, rows=1)
     summary = nightly.run()
     assert summary.exit_code != 0 and f"{day(4)} could not be tested against {day(3)}" in summary.errors[0]
+    notes = nightly.store.drift()[day(4)][0]["notes"]
+    assert any(note.endswith("sketch with more --blocks.") for note in notes)  # a store speaks flags
 
 
 def test_notes_of_alarms_that_make_no_sense_are_written_anew(nightly):

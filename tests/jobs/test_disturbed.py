@@ -149,9 +149,7 @@ def test_a_second_run_exits_with_75_or_waits(nightly, run_cli, cli_command):
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = run_cli("run", nightly.job)
         assert (result.returncode, result.stdout) == (75, "")
-        assert (
-            "store.json: another nysketch is writing it" in result.stderr and "--lock-wait" in result.stderr
-        )
+        assert "store.json: another process is writing it" in result.stderr and "--lock-wait" in result.stderr
         waiting = subprocess.Popen([*command, "run", str(nightly.job), "--lock-wait", "60"], env=environment)
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(timeout=2)

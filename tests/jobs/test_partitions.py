@@ -81,7 +81,7 @@ def test_a_file_is_a_partition_by_default(folder):
     folder("d/b.csv.gz", "d/a.2.parquet", "d/_SUCCESS", "d/bad.parquet")
     assert list(scan(inputs("d", ignore="*/bad*")).partitions) == ["a.2", "b"]
     folder("e/a.2.parquet")
-    with pytest.raises(UsageError, match=r"would both be the partition 'a\.2'"):
+    with pytest.raises(UsageError, match=r"would both become the partition 'a\.2'"):
         scan(inputs("d", "e"))
 
 

@@ -174,7 +174,7 @@ def test_if_nothing_is_there_nothing_is_dropped(nightly):
     nightly.run()
     before = nightly.contents()
     (nightly.folder / "data").rename(nightly.folder / "unmounted")
-    with pytest.raises(InputError, match="is everything mounted"):
+    with pytest.raises(InputError, match="Is everything mounted"):
         nightly.run("removed.policy=drop")
     assert nightly.contents() == before
     assert nightly.store.history()[-1]["exit_code"] == 3
@@ -254,7 +254,7 @@ def test_a_basis_that_is_given(nightly):
     nysketch.save(
         nysketch.Basis.fit(str(nightly.folder / "pilot.parquet"), landmarks=6), nightly.folder / "b.nysk"
     )
-    with pytest.raises(UsageError, match="Put the old file back"):
+    with pytest.raises(UsageError, match="Restore the old file"):
         nightly.run()
     (nightly.folder / "b.nysk").unlink()
     assert nightly.run().idle
@@ -444,7 +444,7 @@ def test_the_sum_of_retired_partitions_is_not_overwritten_for_a_lost_description
     kept = nightly.store.retired_file.read_bytes()
     note.unlink() if damage == "missing" else note.write_text(damage)
     nightly.write(5)
-    with pytest.raises(CorruptSketchError, match=r"retired\.json.*put it back from a copy"):
+    with pytest.raises(CorruptSketchError, match=r"retired\.json.*restore it from a copy"):
         nightly.run(settings)
     assert nightly.store.retired_file.read_bytes() == kept
 
@@ -488,4 +488,4 @@ def test_a_file_whose_name_is_too_long_does_not_stop_the_others(nightly):
     (nightly.folder / "data" / f"{'é' * 90}.parquet").write_bytes(nightly.input(1).read_bytes())
     summary = nightly.run('inputs.paths="data/*.parquet"')
     assert summary.exit_code == 6 and len(nightly.store.partitions()) == 3
-    assert "more than 200 bytes" in next(iter(summary.skipped.values()))
+    assert "exceed 200 bytes" in next(iter(summary.skipped.values()))

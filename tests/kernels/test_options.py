@@ -278,9 +278,9 @@ def test_list_columns_are_as_wide_as_their_lists(kernel):
 @pytest.mark.parametrize("option", ["kernel", "bandwidth"])
 def test_unknown_groups(option):
     value = {"kernel": "linear", "bandwidth": "2"}[option]
-    with pytest.raises(UsageError, match="there is no --group nowhere"):
+    with pytest.raises(UsageError, match="`groups` has no 'nowhere'"):
         KernelOptions(**{option: {"nowhere": value}}, groups=GROUPS)
-    with pytest.raises(UsageError, match="there is no --group place"):
+    with pytest.raises(UsageError, match="`groups` has no 'place'"):
         KernelOptions(**{option: {"place": value}})
 
 
@@ -288,12 +288,15 @@ def test_unknown_groups(option):
     ("options", "says"),
     [
         ({"kernel": {"time": "linear"}, "bandwidth": {"time": "2"}}, "the linear kernel has no bandwidth"),
-        ({"kernel": {"time": "matern32"}, "bandwidth": {"time": "2,3"}}, "not for matern32"),
+        (
+            {"kernel": {"time": "matern32"}, "bandwidth": {"time": "2,3"}},
+            "need the gaussian kernel, not matern32",
+        ),
         ({"kernel": {"time": "nothing"}}, "not 'nothing'"),
         ({"kernel": {"": "nothing"}}, "not 'nothing'"),
         ({"bandwidth": {"time": "never"}}, "not 'never'"),
-        ({"kernel": "spectrum"}, "one text column, not for groups"),
-        ({"kernel": {"time": "subsequence"}}, "one text column, not for groups"),
+        ({"kernel": "spectrum"}, "one text column, not groups"),
+        ({"kernel": {"time": "subsequence"}}, "one text column, not groups"),
     ],
     ids=str,
 )
@@ -318,7 +321,7 @@ def test_columns_of_groups_must_exist_and_be_numbers():
 
 
 def test_groups_say_which_columns_to_read():
-    with pytest.raises(UsageError, match="--columns"):
+    with pytest.raises(UsageError, match="leave out `columns`"):
         kernel_of(groups=GROUPS, columns=["x"])
     assert kernel_of(groups={}) == kernel_of()
 
@@ -369,5 +372,5 @@ def test_unknown_options_are_named():
 
 
 def test_features_must_be_known():
-    with pytest.raises(UsageError, match="features must be one of nystrom, fourier"):
+    with pytest.raises(UsageError, match="`features` must be one of nystrom, fourier"):
         BasisOptions(features="random")

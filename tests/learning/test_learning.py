@@ -532,14 +532,14 @@ def test_a_constant_column_is_no_trouble(decoder, unit, few_draws):
 def test_more_clusters_than_different_rows_are_refused(covariance):
     made = sketch_of(np.tile(blobs(n=5)[0], (40, 1)), landmarks=5)
     assert learn(made, 5, covariance).k == 5
-    with pytest.raises(UsageError, match="k = 6 is more than the 5 different"):
+    with pytest.raises(UsageError, match="`k=6` exceeds the 5 distinct"):
         learn(made, 6, covariance)
 
 
 def test_more_clusters_than_landmarks_are_possible_with_far_rows_only():
     rows = blobs(n=500)[0]
     assert learn_kmeans(sketch_of(rows, landmarks=10, far_rows=30), 30, decoder="cells").k == 30
-    with pytest.raises(UsageError, match="sketch with more landmarks"):
+    with pytest.raises(UsageError, match="sketch with more `landmarks`"):
         learn_kmeans(sketch_of(rows, landmarks=10, far_rows=0), 30)
 
 
@@ -559,17 +559,17 @@ def test_without_rows_there_is_nothing_to_learn(covariance):
 def test_what_makes_no_sense_is_refused():
     made = sketch_of(blobs(n=300)[0], landmarks=20)
     for options, message in (
-        ({"decoder": "magic"}, "decoder must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
-        ({"covariance": "tied"}, "covariance must be one of spherical, diag, full, not 'tied'"),
-        ({"trials": 0}, "trials must be at least 1"),
-        ({"seed": -1}, "seed must be between 0"),
+        ({"decoder": "magic"}, "`decoder` must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
+        ({"covariance": "tied"}, "`covariance` must be one of spherical, diag, full, not 'tied'"),
+        ({"trials": 0}, "`trials` must be at least 1"),
+        ({"seed": -1}, "`seed` must be between 0"),
     ):
         with pytest.raises(UsageError, match=message):
             Learner(made, **options)
     for k in (0, -3):
-        with pytest.raises(UsageError, match="number of clusters must be at least 1"):
+        with pytest.raises(UsageError, match="`k` must be at least 1"):
             learn_kmeans(made, k)
-    with pytest.raises(UsageError, match="no number of clusters"):
+    with pytest.raises(UsageError, match="`k` names no number of clusters"):
         sweep(made, [])
     words = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", landmarks=3)
     for learner in (learn_kmeans, learn_gmm):

@@ -262,7 +262,7 @@ def test_files_may_differ_in_the_types_of_kept_columns_as_far_as_one_holds_both(
     source = open_source(paths[:2], like=KMEANS.columns, keep=["id"])
     written = pa.concat_tables(assign(KMEANS, source))
     assert written["id"].to_pylist() == [1.0, 2.0, 1.5, None]
-    with pytest.raises(SchemaError, match=r"c\.parquet: a column to keep has another type"):
+    with pytest.raises(SchemaError, match=r"c\.parquet: a column of `keep` has a different type"):
         open_source(paths, like=KMEANS.columns, keep=["id"])
 
 
@@ -270,8 +270,12 @@ def test_what_makes_no_sense_is_refused(run_cli, folder):
     assign = ["assign", "kmeans.json", "part-0.parquet"]
     cases = [
         ([*assign, "-o", "out.txt"], 2, "end it in .parquet"),
-        ([*assign, "-o", "out.parquet", "--responsibilities"], 2, "those of mixtures"),
-        (["assign", "gmm.npz", "part-0.parquet", "-o", "o.csv", "--distances"], 2, "those to centroids"),
+        ([*assign, "-o", "out.parquet", "--responsibilities"], 2, "only mixtures have --responsibilities"),
+        (
+            ["assign", "gmm.npz", "part-0.parquet", "-o", "o.csv", "--distances"],
+            2,
+            "only k-means models have --distances",
+        ),
         ([*assign, "-o", "out.parquet", "--columns", "x,y"], 2, "No such option"),
         ([*assign, "-o", "out.parquet", "--keep", "nam"], 3, "did you mean 'name'?"),
         ([*assign, "-o", "out.parquet", "--keep", "id,id"], 2, "named twice"),
@@ -280,7 +284,7 @@ def test_what_makes_no_sense_is_refused(run_cli, folder):
         (["assign", "part-1.parquet", "part-0.parquet", "-o", "o.csv"], 5, "without a model"),
         (["assign", "none.json", "part-0.parquet", "-o", "o.csv"], 3, "cannot read"),
         ([*assign, "-o", "out.csv", "--memory", "10MB"], 2, "Allow more with --memory"),
-        (["score", "kmeans.json", "part-0.parquet", "--weights", "x"], 2, "cannot be the row weights"),
+        (["score", "kmeans.json", "part-0.parquet", "--weights", "x"], 2, "cannot be --weights"),
     ]
     before = listing(folder)
     for command, code, message in cases:
@@ -508,7 +512,7 @@ def test_scores_do_not_depend_on_threads(folder, covariance_type):
 
 def test_scores_of_nothing_are_errors(tmp_path):
     table = pa.table({"x": [np.nan, np.nan], "y": [0.0, 0.0], "w": [0.0, 0.0]})
-    with pytest.raises(InputError, match="no rows left: 2 were dropped"):
+    with pytest.raises(InputError, match="no rows left: all 2 were dropped"):
         score(KMEANS, open_source(table, like=KMEANS.columns), nulls="drop")
     table = table.set_column(0, "x", pa.array([1.0, 2.0]))
     with pytest.raises(InputError, match="all weights in column 'w' are 0"):

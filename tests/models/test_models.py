@@ -281,20 +281,20 @@ KMEANS, FULL = kmeans_model(), mixture_model("full")
 BAD = {
     "centroids, nan": (changed(KMEANS, centroids=[[float("nan")] * 3] * 4), "finite"),
     "centroids, ragged": (changed(KMEANS, centroids=[[1.0, 2.0, 3.0], [1.0]]), "different lengths"),
-    "centroids, text": (changed(KMEANS, centroids=[["1", "2", "3"]] * 4), "not a finite number"),
-    "centroids, none": (changed(KMEANS, centroids=None), "not a finite number"),
+    "centroids, text": (changed(KMEANS, centroids=[["1", "2", "3"]] * 4), "not finite numbers"),
+    "centroids, none": (changed(KMEANS, centroids=None), "not finite numbers"),
     "centroids, flat": (changed(KMEANS, centroids=[1.0, 2.0, 3.0]), "shape"),
     "centroids, missing": ({k: v for k, v in KMEANS.describe().items() if k != "centroids"}, "missing"),
-    "centroids, huge": (changed(KMEANS, centroids=[[10**400] * 3] * 4), "not a finite number"),
+    "centroids, huge": (changed(KMEANS, centroids=[[10**400] * 3] * 4), "not finite numbers"),
     "centroids, far": (changed(KMEANS, centroids=[[1e300, 0, 0], *[[0, 0, 0]] * 3]), "out of range"),
     "centroids, empty": (changed(KMEANS, centroids=[]), "no clusters"),
     "scale, zero": (changed(KMEANS, scale=[0.0, 1.0, 1.0]), "not positive"),
     "scale, short": (changed(KMEANS, scale=[1.0]), "scale has shape"),
-    "shares, negative": (changed(KMEANS, shares=[-0.5, 0.5, 0.5, 0.5]), "not shares"),
-    "shares, sum": (changed(KMEANS, shares=[0.5] * 4), "not shares"),
-    "columns, twice": (changed(KMEANS, columns=["a", "a", "b"]), "different names"),
+    "shares, negative": (changed(KMEANS, shares=[-0.5, 0.5, 0.5, 0.5]), "must sum to 1"),
+    "shares, sum": (changed(KMEANS, shares=[0.5] * 4), "must sum to 1"),
+    "columns, twice": (changed(KMEANS, columns=["a", "a", "b"]), "distinct names"),
     "columns, numbers": (changed(KMEANS, columns=[1, 2, 3]), "not text"),
-    "columns, no list": (changed(KMEANS, columns="abc"), "no list"),
+    "columns, no list": (changed(KMEANS, columns="abc"), "not a list"),
     "widths, wrong": (changed(KMEANS, column_widths=[1, 1]), "widths"),
     "widths, huge": (changed(KMEANS, column_widths=[10**30]), "impossible widths"),
     "widths, negative": (changed(KMEANS, column_widths=[4, -1]), "impossible widths"),
@@ -306,7 +306,7 @@ BAD = {
     "version": (changed(KMEANS, schema_version="1"), "not a number"),
     "a list": ([1, 2], "not the description"),
     "an info": ({"kind": "sketch", "schema_version": 1}, "not the description"),
-    "weights": (changed(FULL, weights=[1.0, 1.0, 1.0, 1.0]), "not shares"),
+    "weights": (changed(FULL, weights=[1.0, 1.0, 1.0, 1.0]), "must sum to 1"),
     "type": (changed(FULL, covariance_type="tied"), "covariance_type"),
     "type, a list": (changed(FULL, covariance_type=["full"]), "not text"),
     "diag for full": (changed(FULL, covariance_type="diag"), "shape"),
@@ -396,7 +396,7 @@ def test_saving_refuses_what_it_cannot_do(tmp_path):
         save_model(kmeans_model(), tmp_path / "m.json")
     assert (tmp_path / "m.json").read_text() == "mine"
     model = KMeansModel(columns=(Column("share"),), centroids=[[0.0]], scale=[1.0], shares=[1.0])
-    with pytest.raises(UsageError, match="two columns 'share'"):
+    with pytest.raises(UsageError, match="two columns named 'share'"):
         save_model(model, tmp_path / "m.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["m.json"]
 
@@ -477,7 +477,7 @@ def test_truncated_and_flipped_files_are_refused_or_the_same(format, tmp_path):
 def test_what_is_no_model_is_called_by_its_name(shelf, tmp_path):
     with pytest.raises(CorruptSketchError, match="it is a sketch or a basis"):
         load_model(shelf / "a.nysk")
-    with pytest.raises(CorruptSketchError, match="without a model; is it one of rows"):
+    with pytest.raises(CorruptSketchError, match="without a model; does it hold data"):
         load_model(shelf / "a.parquet")
     for path in (tmp_path / "none", tmp_path, "a\0b"):
         with pytest.raises(InputError, match="cannot read"):

@@ -33,8 +33,8 @@ def test_faults_are_counted_by_kind_and_column_of_their_row_group(dirty):
     assert message.startswith(f"{dirty}, row group 1: ")
     assert "column 'x' has 2 nulls, 1 NaN, 2 infinities; column 'y' has 1 nulls, 1 NaN." in message
     assert "'z'" not in message
-    assert "--nulls drop" in message
-    assert "--exclude" in message
+    assert '`nulls="drop"`' in message
+    assert "`exclude`" in message
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])
@@ -127,5 +127,5 @@ def test_long_doubles_too_large_are_infinities():
 
 @pytest.mark.parametrize("options", [{"nulls": "ignore"}, {"nulls": "drop", "batch_rows": 0}])
 def test_wrong_options_are_usage_errors(options):
-    with pytest.raises(UsageError, match=r"nulls must be one of|at least 1 row"):
+    with pytest.raises(UsageError, match=r"`nulls` must be one of|`batch_rows` must be at least 1"):
         ChunkReader(open_source(np.ones((2, 2))), **options)

@@ -95,9 +95,9 @@ def test_a_basis_that_is_made_takes_memory_for_its_pilot():
 
 
 def test_what_does_not_fit_is_refused_with_a_remedy(source):
-    with pytest.raises(UsageError, match=r"more than the 100 MB allowed.*--memory"):
+    with pytest.raises(UsageError, match=r"more than the 100 MB allowed.*`memory`"):
         plan(source, 1000, blocks=64, memory=100 * MB)
-    with pytest.raises(UsageError, match="or --threads"):
+    with pytest.raises(UsageError, match="or `threads`"):
         plan(source, 1000, blocks=64, threads=100, memory=512 * MB)
 
 
@@ -114,7 +114,7 @@ def test_second_moments_are_planned_for(weights, tmp_path):
         for there in (False, True)
     )
     assert more.memory_bytes > least.memory_bytes + 2 * 8 * 3000**2
-    with pytest.raises(UsageError, match="leave out --second-moments"):
+    with pytest.raises(UsageError, match="leave out `second_moments`"):
         plan(open_source(table), 3000, memory=512 * MB, **base)
 
 

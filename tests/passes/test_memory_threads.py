@@ -28,7 +28,7 @@ def test_what_comes_afterwards_takes_the_place_of_threads():
 def test_no_room_for_one_thread_is_an_error_that_says_what_helps():
     words = (
         r"^this takes about 2,150 MB of memory with one thread, more than the 1,000 MB allowed\. "
-        r"Allow more with --memory, or less of it$"
+        r"Allow more with `memory`, or less of it$"
     )
     with pytest.raises(UsageError, match=words):
         threads_that_fit(10**9, fixed=2 * 10**9, per_thread=15 * 10**7, advice=", or less of it")

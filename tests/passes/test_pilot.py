@@ -124,18 +124,18 @@ def test_looking_for_complete_rows_ends_somewhere(monkeypatch):
 
 
 def test_nulls_are_an_error_unless_dropped():
-    with pytest.raises(InvalidRowsError, match="--nulls drop"):
+    with pytest.raises(InvalidRowsError, match='`nulls="drop"`'):
         fit_basis(open_source(sparse(10)), BasisOptions(m=10))
 
 
 def test_only_null_rows_are_an_input_error():
     table = pa.table({"x": pa.array([None] * 1000, pa.float64())})
-    with pytest.raises(InputError, match="all 1,000 rows hold nulls"):
+    with pytest.raises(InputError, match="all 1,000 rows contain nulls"):
         fit_basis(open_source(table), BasisOptions(m=10), nulls="drop")
 
 
 def test_a_stream_has_no_pilot():
-    with pytest.raises(UsageError, match=r"can be read only once.*--basis"):
+    with pytest.raises(UsageError, match=r"can be read only once.*`basis`"):
         fit_basis(open_source(iter([np.ones((10, 2))])), BasisOptions(m=2))
 
 

@@ -92,7 +92,10 @@ def test_what_is_made_stays_where_it_was_made(source):
 
 @pytest.mark.parametrize(
     ("options", "match"),
-    [({"nulls": "ignore"}, "nulls must be one of"), ({"nulls": "drop", "batch_rows": 0}, "at least 1 row")],
+    [
+        ({"nulls": "ignore"}, "`nulls` must be one of"),
+        ({"nulls": "drop", "batch_rows": 0}, "`batch_rows` must be at least 1"),
+    ],
 )
 def test_options_are_checked_before_anything_is_read(source, options, match):
     with pytest.raises(UsageError, match=match):
@@ -101,7 +104,7 @@ def test_options_are_checked_before_anything_is_read(source, options, match):
 
 def test_a_fragment_must_have_the_rows_it_declares(source):
     task, fragment = Sums(source, nulls="error"), next(iter(source.fragments()))
-    with pytest.raises(InputError, match="has 100 rows, not the 99 it declares"):
+    with pytest.raises(InputError, match="has 100 rows, but declares 99"):
         task(replace(fragment, rows=99), nothing)
     first = next(task.chunks(replace(fragment, rows=99), nothing))  # whoever leaves early need not know
     assert len(first.rows) == GROUP
@@ -134,12 +137,12 @@ def test_inputs_must_not_change_while_they_are_read(path, source):
     with unchanged(source):
         pass
     with (
-        pytest.raises(InputError, match=r"so the result belongs to no version of it\. Run"),
+        pytest.raises(InputError, match=r"so the result matches no version of it\. Try"),
         unchanged(source),
     ):
         pq.write_table(pa.table({"x": np.arange(3.0)}), path)
-    with pytest.raises(InputError, match="so the sums belong to no version of it"):
-        require_unchanged(source, before, why="the sums belong to no version of it")
+    with pytest.raises(InputError, match="so the sums match no version of it"):
+        require_unchanged(source, before, why="the sums match no version of it")
     with pytest.raises(ZeroDivisionError), unchanged(source):
         path.write_bytes(b"")
         raise ZeroDivisionError

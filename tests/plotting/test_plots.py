@@ -105,10 +105,10 @@ def test_outputs_are_kept_and_inputs_never_replaced(sketch, tmp_path):
     ("arguments", "code", "message"),
     [
         (["{sketch}", "-o", "x.gif"], 2, "end it in .svg or .png"),
-        (["{sketch}", "--columns", "fare", "-o", "x.svg"], 2, "two columns make a picture, not 1"),
+        (["{sketch}", "--columns", "fare", "-o", "x.svg"], 2, "--columns must name two columns, not 1"),
         (["{sketch}", "--columns", "fare,none", "-o", "x.svg"], 2, "no column 'none'; there are distance"),
-        (["{model}", "--model", "{model}", "-o", "x.svg"], 2, "--model is for a sketch"),
-        (["{sketch}", "{sketch}", "--columns", "a,b", "-o", "x.svg"], 2, "for one sketch"),
+        (["{model}", "--model", "{model}", "-o", "x.svg"], 2, "--model needs a sketch"),
+        (["{sketch}", "{sketch}", "--columns", "a,b", "-o", "x.svg"], 2, "apply to one sketch"),
         (["{sketch}", "{store}/basis.nysk", "-o", "x.svg"], 2, "is a basis"),
         (["{store}/store.json", "-o", "x.svg"], 5, "not a usable model file"),
         (["none.nysk", "-o", "x.svg"], 3, "none.nysk"),
@@ -135,7 +135,7 @@ def test_models_of_other_columns_and_features_without_points_are_refused(shelf, 
         np.random.default_rng(0).normal(size=(100, 2)), landmarks=10, features="fourier"
     )
     nysketch.save(fourier, tmp_path / "fourier.nysk")
-    with pytest.raises(UsageError, match="needs landmarks that are points"):
+    with pytest.raises(UsageError, match="needs numeric landmarks"):
         plot([tmp_path / "fourier.nysk"], tmp_path / "x.svg")
 
 

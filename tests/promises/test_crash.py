@@ -224,7 +224,7 @@ def test_two_writers_of_one_output(parquet, run_cli, start):
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = run_cli(*arguments, cwd=folder)
         assert (result.returncode, result.stdout) == (75, "")
-        assert "a.nysk: another nysketch is writing it" in result.stderr and "--lock-wait" in result.stderr
+        assert "a.nysk: another process is writing it" in result.stderr and "--lock-wait" in result.stderr
         waiting = start(*arguments, "--lock-wait", "60", cwd=folder)
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(timeout=2)

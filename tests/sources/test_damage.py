@@ -95,7 +95,7 @@ def test_parquet_without_rows_is_an_input_error(tmp_path, groups):
     with pq.ParquetWriter(tmp_path / "z.parquet", schema) as writer:
         for _ in range(groups):
             writer.write_table(schema.empty_table())
-    with pytest.raises(InputError, match=r"z\.parquet: there are no rows"):
+    with pytest.raises(InputError, match=r"z\.parquet: no rows"):
         open_source(str(tmp_path / "z.parquet"))
 
 

@@ -117,7 +117,7 @@ def test_bytes_that_never_come_are_named_and_the_checkpoint_continues(s3, stored
     assert failed.returncode == 3
     message = f"{stored}/b.parquet, row group 7: cannot read: failed 2 times: "
     assert message in failed.stderr
-    assert "What was finished is kept: the same command continues" in failed.stderr
+    assert "Finished work is kept: run again to continue" in failed.stderr
     assert proxy.failures["500"] == 2
     assert not (tmp_path / "s.nysk").exists()
     done = run_cli(*command, "--json", env=s3.environment())

@@ -45,12 +45,12 @@ def test_vectors_of_one_length_are_the_columns_in_the_order_of_their_names(write
 def test_an_ambiguous_choice_lists_the_candidates_and_the_flag(write):
     with pytest.raises(SchemaError) as error:
         open_source(write(one=TWO_D, two=np.ones((5, 2)), v=np.ones(3)))
-    for part in ("f.h5", "--dataset", "one (4, 3)", "two (5, 2)", "v (3,)"):
+    for part in ("f.h5", "`datasets`", "one (4, 3)", "two (5, 2)", "v (3,)"):
         assert part in str(error.value)
 
 
 def test_vectors_of_different_lengths_are_ambiguous(write):
-    with pytest.raises(SchemaError, match=r"--dataset.*a \(3,\), b \(4,\)"):
+    with pytest.raises(SchemaError, match=r"`datasets`.*a \(3,\), b \(4,\)"):
         open_source(write(a=np.ones(3), b=np.ones(4)))
 
 
@@ -90,7 +90,7 @@ def test_a_data_set_needs_rows_and_columns(write, shape):
 
 
 def test_a_data_set_without_rows_is_an_input_error(write):
-    with pytest.raises(InputError, match="there are no rows"):
+    with pytest.raises(InputError, match="no rows"):
         open_source(write(x=np.ones((0, 3))))
 
 

@@ -54,7 +54,7 @@ def pointing(request, tmp_path, secret):
 
 def test_what_points_elsewhere_is_refused_with_the_flag_that_trusts_it(pointing):
     path, name = pointing
-    with pytest.raises(InputError, match=r"pointing\.h5, data set .*--allow-external") as error:
+    with pytest.raises(InputError, match=r"pointing\.h5, data set .*`allow_external=True`") as error:
         open_source(path, datasets=[name])
     assert not isinstance(error.value, SchemaError)
 
@@ -93,7 +93,7 @@ def test_weights_that_point_elsewhere_are_refused(tmp_path, secret):
     with h5py.File(tmp_path / "w.h5", "w") as file:
         file["x"] = VALUES
         file["w"] = h5py.ExternalLink(str(secret), "/x")
-    with pytest.raises(InputError, match=r"data set 'w'.*--allow-external"):
+    with pytest.raises(InputError, match=r"data set 'w'.*`allow_external=True`"):
         open_source(str(tmp_path / "w.h5"), weights="w")
 
 
@@ -109,7 +109,7 @@ def test_unwritten_rows_are_zeros_if_trusted(tmp_path):
     with h5py.File(tmp_path / "u.h5", "w") as file:
         file.create_dataset("x", shape=(100, 2), dtype="f8", chunks=(10, 2))
     path = str(tmp_path / "u.h5")
-    with pytest.raises(InputError, match="--allow-external"):
+    with pytest.raises(InputError, match="`allow_external=True`"):
         open_source(path)
     assert not read_all(open_source(path, allow_external=True)).any()
 
@@ -125,7 +125,7 @@ def test_a_chunk_too_large_to_hold_is_refused(tmp_path, monkeypatch):
     with h5py.File(tmp_path / "c.h5", "w") as file:
         file.create_dataset("x", data=np.ones((10_000, 2)), chunks=(10_000, 2))
     path = str(tmp_path / "c.h5")
-    with pytest.raises(InputError, match=r"chunks of 160,000 bytes.*h5repack.*--allow-external"):
+    with pytest.raises(InputError, match=r"chunks of 160,000 bytes.*h5repack.*`allow_external=True`"):
         open_source(path)
     assert open_source(path, allow_external=True).rows == 10_000
 

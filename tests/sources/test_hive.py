@@ -20,7 +20,7 @@ def years(tmp_path):
 def test_keys_are_left_out_unless_named(years):
     source = open_source(years)
     assert [column.name for column in source.columns] == ["x", "v"]
-    assert source.left_out["year"] == "partition key: name it in --columns to use it"
+    assert source.left_out["year"] == "partition key: name it in `columns` to use it"
     assert source.left_out["city"] == "partition key, not a number"
 
 

@@ -42,7 +42,7 @@ def test_a_vector_is_one_column():
 
 @pytest.mark.parametrize("array", [np.ones((2, 2, 2)), np.array(["a"]), np.ones(2, complex), np.array(1.0)])
 def test_arrays_that_are_no_tables_are_refused(array):
-    with pytest.raises(SchemaError, match="must be rows × columns of numbers"):
+    with pytest.raises(SchemaError, match="expected rows × columns of numbers"):
         open_source(array)
 
 
@@ -142,7 +142,7 @@ def test_a_stream_keeps_no_rows_once_their_fragment_is_gone():
 
 def test_lists_in_a_stream_need_a_basis():
     table = pa.table({"v": [[1.0, 2.0]]})
-    with pytest.raises(UsageError, match=r"'v' of a stream holds lists of unknown length.*--basis"):
+    with pytest.raises(UsageError, match=r"'v' of a stream holds lists of unknown length.*`basis`"):
         open_source(OnlyCapsule(table))
     source = open_source(OnlyCapsule(table), like=[Column("v", 2)])
     np.testing.assert_array_equal(read_all(source), [[1, 2]])

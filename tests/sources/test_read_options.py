@@ -37,7 +37,7 @@ def test_a_basis_says_what_to_read():
     basis = Basis.fit(np.random.default_rng(0).standard_normal((50, 2)), landmarks=5)
     assert ReadOptions(weights="w").for_basis(basis) == ReadOptions(weights="w", like=basis.columns)
     assert ReadOptions().for_basis(basis).selection() == Selection(("x0", "x1"))
-    with pytest.raises(UsageError, match="the basis says which columns to read"):
+    with pytest.raises(UsageError, match="the basis determines the columns"):
         ReadOptions(columns=["x0"]).for_basis(basis).selection()
 
 
@@ -47,7 +47,7 @@ def test_a_basis_to_be_made_says_what_to_read():
     assert ReadOptions(columns=["a"]).for_basis(BasisOptions(kernel="spectrum")) == ReadOptions(
         columns=("a",), text=True
     )
-    with pytest.raises(UsageError, match="the groups say which columns to read"):
+    with pytest.raises(UsageError, match="the groups determine the columns"):
         ReadOptions(columns=["a"]).for_basis(groups)
 
 

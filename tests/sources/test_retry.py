@@ -125,7 +125,7 @@ def test_other_rows_the_second_time_are_an_error(second):
     with pytest.raises(InputError) as error:
         list(RetryPolicy(1).resume_on_error("f, row group 1", begin))
     if second != [[1, 2]]:
-        assert "f, row group 1: had other rows when it was read again" in str(error.value)
+        assert "f, row group 1: had different rows when it was read again" in str(error.value)
         assert not isinstance(error.value, UnreadableError)
 
 

@@ -103,13 +103,13 @@ def test_keys_of_a_delta_table_are_those_of_its_log(tmp_path):
 def test_a_part_of_a_delta_table_is_refused(tmp_path):
     write_deltalake(tmp_path / "t", rows(0, 20), partition_by=["year"])
     for part in (tmp_path / "t/year=2020", f"file://{tmp_path}/t/year=2020"):
-        with pytest.raises(InputError, match=r"year=2020: lies inside of a Delta or Iceberg table.*Give the"):
+        with pytest.raises(InputError, match=r"year=2020: is inside a Delta or Iceberg table.*Give the"):
             open_source(part)
 
 
 @pytest.mark.parametrize("prefix", ["", "file://"])
 def test_a_directory_with_a_table_in_it_is_refused(delta, tmp_path, prefix):
-    with pytest.raises(InputError, match=r"there is a Delta table in it, .*/delta\. Give each table"):
+    with pytest.raises(InputError, match=r"contains a Delta table, .*/delta\. Give each table"):
         open_source(f"{prefix}{tmp_path}")
 
 
@@ -166,8 +166,8 @@ def test_features_that_leave_files_as_they_are_do_no_harm(tmp_path, features):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"features": ["columnMapping"], "columnMapping_mode": "name"}, "maps its columns to other names"),
-        ({"features": ["typeWidening"]}, r"uses typeWidening, which nysketch does not know"),
+        ({"features": ["columnMapping"], "columnMapping_mode": "name"}, "uses column mapping"),
+        ({"features": ["typeWidening"]}, r"uses typeWidening, which is not supported"),
     ],
 )
 def test_features_that_change_what_files_mean_are_refused(tmp_path, settings, message):
@@ -258,9 +258,9 @@ def test_two_newest_metadata_files_are_refused():
 
 
 def test_a_part_of_an_iceberg_table_is_refused(iceberg, tmp_path):
-    with pytest.raises(InputError, match="data: lies inside of a Delta or Iceberg table"):
+    with pytest.raises(InputError, match="data: is inside a Delta or Iceberg table"):
         open_source(iceberg[1] / "data")
-    with pytest.raises(InputError, match="there is an Iceberg table in it"):
+    with pytest.raises(InputError, match="contains an Iceberg table"):
         open_source(tmp_path / "lake")
 
 
@@ -298,7 +298,7 @@ def test_columns_that_were_renamed_or_made_anew_are_refused(catalog, tmp_path):
         update.delete_column("y")
     with anew.update_schema() as update:
         update.add_column("y", DoubleType())
-    with pytest.raises(InputError, match="had another column 'y' before"):
+    with pytest.raises(InputError, match="once had another column 'y'"):
         open_source(tmp_path / "lake/space/a")
 
 
@@ -390,5 +390,5 @@ def test_tables_are_read_from_a_bucket(s3, bucket, tmp_path, monkeypatch, how):
         for item in source.inputs():
             assert item.path.startswith(f"s3://{bucket}/{'delta' if path == 'delta' else 'lake'}/")
             assert "?" not in item.path
-    with pytest.raises(InputError, match=r"there is an? (Delta|Iceberg) table in it"):
+    with pytest.raises(InputError, match=r"contains an? (Delta|Iceberg) table"):
         open_source(f"s3://{user}{bucket}{query}")

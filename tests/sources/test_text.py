@@ -167,7 +167,7 @@ def test_without_a_name_the_only_text_column_is_read_and_the_rest_is_explained()
 
 
 def test_several_text_columns_are_listed_with_the_flag():
-    with pytest.raises(SchemaError, match=r"table: there are 2 text columns: name, city\. .*--columns NAME"):
+    with pytest.raises(SchemaError, match=r"table: there are 2 text columns: name, city\. .*`columns`"):
         open_table(MIXED, text=True)
 
 
@@ -187,7 +187,7 @@ def test_a_named_column_that_is_no_text_is_an_error(name, type):
 
 @pytest.mark.parametrize("names", [["name", "city"], ["name", "name"], []])
 def test_exactly_one_column_may_be_named(names):
-    with pytest.raises(UsageError, match=f"one text column, not {len(names)}.*--columns NAME"):
+    with pytest.raises(UsageError, match=f"one text column, not {len(names)}.*`columns`"):
         open_table(MIXED, text=True, columns=names)
 
 
@@ -200,7 +200,9 @@ def test_without_text_columns_of_text_are_left_out_as_ever():
     source = open_table(MIXED)
     assert source.columns == (Column("price"), Column("w"))
     assert source.left_out == {"name": "string", "city": "string", "raw": "binary"}
-    with pytest.raises(SchemaError, match=r"'name' has type string, which is not numeric.*--kernel spectrum"):
+    with pytest.raises(
+        SchemaError, match=r"'name' has type string, which is not numeric.*`kernel=.spectrum.`"
+    ):
         open_table(MIXED, columns=["name"])
     with pytest.raises(SchemaError, match="'raw' has type binary, which is not numeric") as error:
         open_table(MIXED, columns=["raw"])
@@ -215,7 +217,7 @@ def test_a_basis_of_text_needs_text():
 def test_a_basis_of_numbers_needs_numbers():
     with pytest.raises(SchemaError, match="'name' has type string, which is not numeric"):
         open_table(MIXED, like=[Column("name")])
-    with pytest.raises(UsageError, match="basis is one of numbers"):
+    with pytest.raises(UsageError, match="basis is numeric"):
         open_table(MIXED, like=[Column("price")], text=True)
 
 
@@ -284,7 +286,7 @@ HOLES = {"t": ["four", None, "", None, "eleven char"], "w": [1.0, 2.0, None, Non
 
 def test_nulls_are_an_error_that_counts_them(tmp_path):
     path = write_parquet(tmp_path / "n.parquet", {"t": HOLES["t"]})
-    with pytest.raises(InvalidRowsError, match=r"row group 0: column 't' has 2 nulls\. .*--nulls drop$"):
+    with pytest.raises(InvalidRowsError, match=r"row group 0: column 't' has 2 nulls\. .*`nulls=.drop.`$"):
         read_chunks(open_source(path, text=True))
 
 
@@ -349,7 +351,7 @@ def test_pilot_rows_leave_out_what_is_dropped():
     assert len(rows) >= 100
     assert all(int(text.removeprefix("row ")) % 10 == 0 for text in rows)
     nothing = pa.table({"t": pa.nulls(10, pa.string())})
-    with pytest.raises(InputError, match="all 10 rows hold nulls"):
+    with pytest.raises(InputError, match="all 10 rows contain nulls"):
         read_pilot(open_source(nothing, text=True), 5, nulls="drop")
 
 
@@ -484,7 +486,7 @@ def cities(tmp_path):
 def test_partition_keys_are_text_for_those_who_name_them(cities):
     source = open_source(cities, text=True)
     assert source.columns == (Column("t", text=True),)
-    assert source.left_out["city"] == "partition key: name it in --columns to use it"
+    assert source.left_out["city"] == "partition key: name it in `columns` to use it"
     assert read_text(open_source(cities, text=True, columns="city"), 1) == (
         ["7", "7", None, None, "Łódź/1", "Łódź/1"]
     )
@@ -591,7 +593,7 @@ def test_text_is_found_beside_tables_and_vectors_of_numbers(write):
 
 def test_several_data_sets_of_text_must_be_chosen_from(write):
     path = write(a=["x", "y"], b=["z", "w"], n=[1.0, 2.0])
-    with pytest.raises(SchemaError, match=r"there are 2 text columns: a, b\. .*--columns NAME"):
+    with pytest.raises(SchemaError, match=r"there are 2 text columns: a, b\. .*`columns`"):
         open_source(path, text=True)
     for options in ({"columns": ["b"]}, {"exclude": ["a"]}, {"datasets": ["b"]}):
         assert read_text(open_source(path, text=True, **options)) == ["z", "w"]
@@ -599,7 +601,7 @@ def test_several_data_sets_of_text_must_be_chosen_from(write):
 
 def test_data_sets_of_text_of_other_lengths_do_not_matter_to_the_one_named(write):
     path = write(a=["x", "y", "z"], b=["z", "w"])
-    with pytest.raises(SchemaError, match=r"--dataset.*a \(3,\), b \(2,\)"):
+    with pytest.raises(SchemaError, match=r"`datasets`.*a \(3,\), b \(2,\)"):
         open_source(path, text=True)
     assert read_text(open_source(path, text=True, columns=["a"])) == ["x", "y", "z"]
     assert read_text(open_source(path, like=[Column("b", text=True)])) == ["z", "w"]
@@ -740,7 +742,7 @@ def test_surrogates_hide_in_arrays_of_fixed_length_too():
     "array", [np.array([["a", "b"]]), np.ones(2, complex), np.ones((2, 2, 2)), np.array("a")]
 )
 def test_arrays_that_are_no_column_of_text_are_refused(array):
-    with pytest.raises(SchemaError, match="it must be one column of text"):
+    with pytest.raises(SchemaError, match="expected one column of text"):
         open_source(array, text=True)
 
 

@@ -190,7 +190,7 @@ SAMPLINGS = ["uniform", "kmeans++", "kmeans", "leverage", "greedy", "rpcholesky"
 def test_sums_that_overflow_are_an_input_error(kernel, size, precision):
     rows = numbers(300, 3)
     basis = nysketch.Basis.fit(rows, landmarks=10, **kernel)
-    with pytest.raises(InputError, match=rf"too large for the kernel \({kernel['kernel']}.*--exclude"):
+    with pytest.raises(InputError, match=rf"too large for the kernel \({kernel['kernel']}.*`exclude`"):
         nysketch.sketch(np.vstack([rows, [[size, 1.0, 1.0]]]), basis=basis, precision=precision, threads=1)
 
 
@@ -198,7 +198,7 @@ def test_sums_that_overflow_are_an_input_error(kernel, size, precision):
 def test_pilot_rows_that_overflow_are_an_input_error(sampling):
     rows = numbers(300, 3)
     rows[7] = 1e60
-    with pytest.raises(InputError, match=r"too large for the kernel \(polynomial.*--exclude"):
+    with pytest.raises(InputError, match=r"too large for the kernel \(polynomial.*`exclude`"):
         nysketch.sketch(
             rows,
             landmarks=20,
@@ -216,7 +216,7 @@ def test_pilot_rows_beyond_all_kernels_are_an_input_error(sampling):
     rows = numbers(300, 3)
     rows[7] = 1e300
     for kernel in ("linear", "gaussian", "cosine"):
-        with pytest.raises(InputError, match="--exclude"):
+        with pytest.raises(InputError, match="`exclude="):
             nysketch.sketch(rows, landmarks=20, kernel=kernel, sampling=sampling, threads=1)
 
 

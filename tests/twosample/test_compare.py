@@ -136,7 +136,7 @@ def test_sketches_with_other_kernels_or_columns_are_refused_by_both_values(optio
 
 def test_scales_that_differ_are_named():
     bases = [Basis.fit(rows(500, i), landmarks=20, bandwidth=1.0) for i in range(2)]
-    with pytest.raises(IncompatibleError, match=r"the scales of 'x0' are .* and .*--scale none"):
+    with pytest.raises(IncompatibleError, match=r"the scales of 'x0' are .* and .*`scale=.none.`"):
         compare(sketch(rows(300, 1), bases[0]), sketch(rows(300, 2), bases[1]))
 
 
@@ -206,7 +206,7 @@ def test_no_test_no_verdict():
 def test_one_block_is_too_few_for_a_test():
     pair = [sketch(rows(300, i), blocks=1) for i in range(2)]
     found = compare(*pair)
-    assert found.verdict is None and "sketch with more --blocks" in found.notes[0]
+    assert found.verdict is None and "sketch with more `blocks`" in found.notes[0]
     assert found.describe()["standard_error"] is None
     with pytest.raises(UsageError, match="at least 2 blocks"):
         compare(*pair, test="bootstrap")
@@ -223,12 +223,12 @@ def test_the_seed_decides_and_nothing_else():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"test": "ks"}, "test must be one of auto"),
-        ({"blocks": "odd"}, "blocks must be one of"),
+        ({"test": "ks"}, "`test` must be one of auto"),
+        ({"blocks": "odd"}, "`blocks` must be one of"),
         ({"alpha": 0.0}, "between 0 and 1"),
-        ({"permutations": 0}, "from 1 to"),
+        ({"permutations": 0}, "between 1 and"),
         ({"permutations": 5}, "with 5 permutations no p-value is below 0.17"),
-        ({"robust": 2}, "at least 3 groups"),
+        ({"robust": 2}, "`robust` must be at least 3"),
         ({"robust": 65}, "too few for 65 groups"),
         ({"seed": -1}, "seed"),
     ],
@@ -284,10 +284,10 @@ def test_sorted_rows_are_noticed_and_random_blocks_still_see_a_difference():
 def test_without_runs_dependence_is_unknown_and_consecutive_blocks_are_refused():
     pair = [sketch(series(2000, seed, 0.5), spans=0) for seed in (1, 2)]
     assert compare(*pair).dependences == (None, None)
-    with pytest.raises(UsageError, match="Sketch it with --runs 64"):
+    with pytest.raises(UsageError, match="Sketch it with `spans=64`"):
         compare(*pair, blocks="consecutive")
     mixed = compare(sketch(series(2000, 1, 0.5)), pair[1])
-    assert mixed.blocks == "random" and "too few runs" in mixed.notes[0]
+    assert mixed.blocks == "random" and "too few spans" in mixed.notes[0]
 
 
 # ---- landmarks from one of the samples -----------------------------------------------------------------
@@ -397,10 +397,10 @@ def test_beyond_the_limit_it_says_so():
         pair = [sketch(spoiled(data, bad, seed), basis) for seed, data in enumerate((x, y))]
         found = compare(*pair, robust=64)
         assert found.robustness.overwhelmed, bad
-        assert any("disagree wildly" in note or "as much as most rows" in note for note in found.notes)
+        assert any("Outlying blocks" in note or "as much as typical rows" in note for note in found.notes)
     few = [sketch(spoiled(data, 8, seed), basis) for seed, data in enumerate((x, y))]
     smaller = compare(*few, robust=9)
-    assert smaller.robustness.overwhelmed and "Use --robust 64" in smaller.notes[0]
+    assert smaller.robustness.overwhelmed and "Use `robust=64`" in smaller.notes[0]
 
 
 def test_a_burst_of_bad_rows_is_in_few_runs():
@@ -415,7 +415,7 @@ def test_a_burst_of_bad_rows_is_in_few_runs():
     assert found.blocks == "consecutive" and found.mmd == pytest.approx(clean, rel=0.1)
     assert 2 <= len(found.robustness.left_out[0]) <= 3 and found.robustness.left_out[1] == []
     assert compare(*pair, robust=64, blocks="random").robustness.overwhelmed
-    with pytest.raises(UsageError, match="has 40 runs of rows, too few for 64 groups"):
+    with pytest.raises(UsageError, match="has 40 spans of rows, too few for 64 groups"):
         compare(*pair, robust=64, blocks="consecutive")
     assert compare(*pair, robust=40, blocks="consecutive").mmd == pytest.approx(clean, rel=0.1)
 
@@ -461,7 +461,7 @@ def test_one_comparison_is_not_adjusted_and_incompatible_ones_are_named():
         IncompatibleError, match=r"b\.nysk and c\.nysk: the sketches have different bases: kernel"
     ):
         compare_all([*made, alien], ["a.nysk", "b.nysk", "c.nysk"], [(0, 1), (1, 2)])
-    with pytest.raises(UsageError, match="adjustment must be one of"):
+    with pytest.raises(UsageError, match="`adjust` must be one of"):
         compare_all(made, ["a", "b"], [(0, 1)], adjustment="sidak")
 
 

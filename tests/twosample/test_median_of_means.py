@@ -109,7 +109,7 @@ def test_heavy_tails_and_constant_blocks_are_not_wild():
 
 
 def test_groups_must_be_possible():
-    with pytest.raises(UsageError, match="at least 3 groups of rows, not 2"):
+    with pytest.raises(UsageError, match="`robust` must be at least 3, not 2"):
         require_groups(2, 64, "a.nysk")
     with pytest.raises(UsageError, match=r"a\.nysk: has 4 blocks of rows, too few for 5 groups"):
         require_groups(5, 4, "a.nysk")

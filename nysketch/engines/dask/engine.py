@@ -46,12 +46,12 @@ def cluster(
     patience: float = DEFAULT_PATIENCE,
     **options: Any,
 ) -> Iterator[DaskEngine]:
-    """Connect to a scheduler (an address, or its JSON file), or start so many workers on this machine.
+    """Connect to a scheduler (an address, or its JSON file), or start workers on this machine.
 
     Dask logs nothing while the engine is open; afterwards its loggers have their levels of before.
     """
     if (scheduler is None) == (workers is None):
-        raise UsageError("name a scheduler, or a number of workers to start on this machine")
+        raise UsageError("give a `scheduler`, or a number of `workers` to start on this machine")
     try:
         import distributed
     except ImportError as error:
@@ -94,7 +94,9 @@ def _connect(distributed: Any, scheduler: str, patience: float) -> Any:
     how: dict[str, Any] = {"address": scheduler}
     if scheduler.endswith(".json"):
         if not Path(scheduler).is_file():
-            raise ClusterError(f"{scheduler}: no such file; the scheduler writes it with --scheduler-file")
+            raise ClusterError(
+                f"{scheduler}: no such file; `dask scheduler --scheduler-file FILE` writes one"
+            )
         how = {"scheduler_file": scheduler}
     try:
         limit = min(ANSWER, max(patience, 1.0))
@@ -102,7 +104,7 @@ def _connect(distributed: Any, scheduler: str, patience: float) -> Any:
     except (OSError, ValueError, TypeError) as error:  # time-outs are OSErrors
         raise ClusterError(
             f"no Dask scheduler answers at {scheduler}: {error}. Start one with `dask scheduler`, or leave "
-            "out --engine dask"
+            'out `engine="dask"`'
         ) from error
 
 
@@ -124,7 +126,7 @@ class DaskEngine:
         fan_in: int = FAN_IN,
     ) -> None:
         if fan_in < 2:
-            raise UsageError(f"totals must be added up by two at least, not by {fan_in}")
+            raise UsageError(f"totals must be added at least two at a time, not {fan_in}")
         self._client, self._patience = client, patience
         self._retries, self._seconds, self._fan_in = retries, seconds, fan_in
         self._session_now: Session | None = None
@@ -199,7 +201,7 @@ class DaskEngine:
         self, work: FragmentWork[Any], how: str, meanwhile: Callable[[], None], rows: int | None = None
     ) -> Iterator[Session]:
         if not work.source.is_files:
-            raise UsageError("a cluster reads files: this source is one of this process alone")
+            raise UsageError("a cluster can only read files, and this source exists in this process only")
         work.source.inputs()  # what workers compare their files with
         files = work.source.some_files(_FILES_COMPARED)
 
@@ -223,9 +225,10 @@ class DaskEngine:
         cannot, may_differ = unfit_workers(reports)
         if cannot:
             raise ClusterError(
-                f"{len(cannot)} of {len(reports)} workers cannot take part: {' | '.join(cannot[:5])}"
-                f"{f' and {len(cannot) - 5} more' if len(cannot) > 5 else ''}. Install the same version of "
-                "nysketch there and give them the same files at the same place, or stop them"
+                f"{len(cannot)} of {len(reports)} workers cannot take part: "
+                f"{' | '.join(cannot[:5])}{f' and {len(cannot) - 5} more' if len(cannot) > 5 else ''}. "
+                "Install the same version of nysketch there, make the same files available at the same "
+                "paths, or stop these workers"
             )
         for text in may_differ[:5]:
             log.warning("worker %s: sums may differ in their last digits", text)

@@ -43,7 +43,7 @@ def scheduler_gone(client: Any, error: object = None) -> ClusterError:
     """Return the error to raise if the scheduler does not answer any more."""
     address = getattr(getattr(client, "scheduler", None), "address", None) or "its address"
     why = f" ({error})" if error else ""
-    return ClusterError(f"the Dask scheduler at {address} has gone{why}. Start it again, or another one")
+    return ClusterError(f"the Dask scheduler at {address} is gone{why}. Start it again, or another one")
 
 
 @contextmanager
@@ -101,8 +101,8 @@ class ClusterMonitor:
             self._seen = now
         elif now - self._seen >= self._patience:
             raise ClusterError(
-                f"the Dask cluster has had no workers for {self._patience:g} s. Start some with "
-                "`dask worker ADDRESS`, or wait longer with --worker-wait"
+                f"the Dask cluster has had no workers for {self._patience:g} s. Start some with `dask "
+                "worker ADDRESS`, or wait longer with `worker_wait`"
             )
 
     def await_workers(self) -> None:
@@ -290,9 +290,8 @@ class Session:
         where = task.fragments[0].where
         if last is not None:
             problem = NysketchError(
-                f"{where}: every worker that read it has died, the last was "
-                f"{getattr(last, 'address', last)}. Did they run out of memory? Give them more, or write "
-                "smaller row groups"
+                f"{where}: every worker that read it died, the last being {getattr(last, 'address', last)}. "
+                "Did they run out of memory? Give them more, or write smaller row groups"
             )
         else:
             problem = NysketchError(f"{where}: no worker can read it: {type(error).__name__}: {error}")

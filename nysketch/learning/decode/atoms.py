@@ -180,8 +180,8 @@ def _mean_values(basis: Basis, covariance: str) -> MeanValues:
     if covariance == POINT:
         return _AtKernel(basis.kernel, basis.scaled_landmarks)
     raise UsageError(
-        f"mixtures cannot be fitted to sums of this kernel ({basis.kernel}): only Gaussian kernels know the "
-        "mean of a Gaussian. Use --decoder cells, or sketch with --kernel gaussian"
+        f"mixtures cannot be fitted to sums of this kernel ({basis.kernel}): only Gaussian kernels have a "
+        'closed-form mean under a Gaussian. Use `decoder="cells"`, or sketch with `kernel="gaussian"`'
     )
 
 
@@ -194,8 +194,8 @@ def second_moments(basis: NystromBasis, mixture: Mixture) -> Floats:
     bandwidths = gaussian_bandwidths(basis.kernel, basis.d)
     if not bandwidths:
         raise UsageError(
-            f"the second moments of this kernel ({basis.kernel}) are not known: only those of Gaussian "
-            "kernels are, under mixtures of Gaussians. Give them as a matrix"
+            f"the second moments of this kernel ({basis.kernel}) under mixtures have no closed form: only "
+            "those of Gaussian kernels do. Give them as a matrix"
         )
     Z, weights = basis.scaled_landmarks, mixture.normalise().weights
     moments = np.zeros((basis.m, basis.m))

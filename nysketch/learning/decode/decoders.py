@@ -132,8 +132,8 @@ def cells(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) 
     points = evidence.points
     if points is None:
         raise UsageError(
-            "this sketch has no cells (made with --no-cells or Fourier features, or merged with one that "
-            "was); use another --decoder"
+            "this sketch has no cells (made with `cells=False` or Fourier features, or merged with such a "
+            "sketch); use another `decoder`"
         )
     require_enough(points, task.k, "cells and far rows")
     starts = weighted_kmeans.starts(points, task.k, task.trials or 20, rng, step)
@@ -171,8 +171,8 @@ def require_enough(points: Points, k: int, what: str) -> None:
     different = len(np.unique(points.means, axis=0))
     if k > different:
         raise UsageError(
-            f"k = {k} is more than the {different:,} different {what} of this sketch: ask for fewer, or "
-            "sketch with more landmarks (-m)"
+            f"`k={k}` exceeds the {different:,} distinct {what} of this sketch. Use a smaller `k`, or "
+            "sketch with more `landmarks`"
         )
 
 

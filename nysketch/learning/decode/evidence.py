@@ -36,7 +36,7 @@ class Evidence:
     def __init__(self, sketch: Sketch, *, cautious: bool = False) -> None:
         self.sketch, self.basis, self._cautious = sketch, sketch.basis, cautious
         if self.basis.text:
-            raise UsageError("clusters and mixtures are learned from numbers, and this sketch is of text")
+            raise UsageError("clusters and mixtures need numeric columns, and this is a sketch of text")
         means = sketch.mean_kernel()
         self.mean_values = round_to_grid(means, float(np.abs(means).max()))
 

@@ -182,8 +182,9 @@ def decoders_for(evidence: Evidence, task: Task) -> list[str]:
         return ["cells", "quadrature"] if more else ["cells"]
     if not fits:
         raise UsageError(
-            f"a mixture cannot be learned from this sketch: it has no cells, and its kernel ({basis.kernel}) "
-            "does not know the mean of a Gaussian. Sketch without --no-cells, or with --kernel gaussian"
+            "a mixture cannot be learned from this sketch: it has no cells, and its kernel "
+            f"({basis.kernel}) has no closed-form mean under a Gaussian. Sketch without `cells=False`, or "
+            'with `kernel="gaussian"`'
         )
     return ["quadrature", "clomp"]
 

@@ -30,14 +30,13 @@ def drift(contents: Contents) -> Section:
         if any(by_name.values()):
             shown[kind] = list(by_name.values())
     if not shown:
-        words = "Nothing was compared yet: there is no other partition, or the job asks for no comparisons."
+        words = "No comparisons yet: there is only one partition, or the job defines none."
         section.body.append(paragraph(words))
         return section
     section.body.append(
         paragraph(
-            "How far the rows of each partition are from others (maximum mean discrepancy, MMD). "
-            "Above the threshold, the difference is more than chance, and as large as the job asks for."
-            + windowed(contents),
+            "Distance of each partition to others (maximum mean discrepancy, MMD). Above the threshold, the "
+            "difference is significant and at least as large as the job requires." + windowed(contents),
             "about",
         )
     )
@@ -89,11 +88,11 @@ def _drift_key() -> str:
         [
             (
                 drawn(Path(((11, 1), (11, 15)), "error0"), Symbol(11, 8, 4, "circle", "point0")),
-                "MMD, and its standard error up and down",
+                "MMD ± its standard error",
             ),
             (
                 drawn(Path(((1, 8), (21, 8)), "threshold")),
-                "threshold: of the test, or what the job calls large enough",
+                "threshold: of the test, or at_least of the job",
             ),
             (drawn(Symbol(11, 8, 6, "diamond", "alarm")), "alarm"),
         ]
@@ -131,7 +130,7 @@ def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
         notes = notes if len(notes) <= _LONGEST_REMARK else notes[:_LONGEST_REMARK].rstrip() + "…"
         rows.append([name, f"{one.other} ({one.name})", number(one.mmd), moved or "–", notes])
     words = "Latest alarms" if len(alarms) > _MOST_ALARMS else "Alarms"
-    header = ["partition", "differs from", "MMD", "moved most (standard deviations)", "remarks"]
+    header = ["partition", "differs from", "MMD", "largest shifts (standard deviations)", "remarks"]
     if not any(row[-1] for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
     content = Table(header, rows, (0, 1), (3, 4))
@@ -140,7 +139,7 @@ def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
 
 def columns(contents: Contents) -> Section:
     """Which columns moved, for every kind of comparison."""
-    section = Section("columns", "Which columns moved")
+    section = Section("columns", "Column shifts")
     for which, (kind, label) in enumerate(list(contents.kinds().items())[:_MOST_KINDS]):
         found = [
             (p.name, one)
@@ -151,13 +150,13 @@ def columns(contents: Contents) -> Section:
         if found:
             section.body += _moved(label, found, which)
     about = (
-        "How far the mean of each column moved, in its standard deviations: + and orange for up, − and blue "
-        "for down. Columns that moved most come first."
+        "Shift of the mean of each column, in standard deviations: + and orange for up, − and blue for "
+        "down. Largest shifts first."
     )
     if section.body:
         section.body.insert(0, paragraph(about, "about"))
     else:
-        section.body.append(paragraph("No comparison tells which columns moved."))
+        section.body.append(paragraph("No comparison has column shifts."))
     return section
 
 
@@ -168,10 +167,10 @@ def _moved(label: str, found: list[tuple[str, Compared]], which: int) -> list[st
             largest[column.name] = max(largest.get(column.name, 0.0), abs(column.shift or 0.0))
     names = sorted(largest, key=lambda name: (-largest[name], name))[:_MOST_COLUMNS]
     shifts = [{c.name: c for c in one.columns} for _, one in found]
-    title = f"Shifts of columns against {label}"
+    title = f"Column shifts against {label}"
     newest = found[-1][1]
     description = (
-        f"Of {found[-1][0]} against {newest.other}: "
+        f"{found[-1][0]} against {newest.other}: "
         + ", ".join(f"{c.name} {signed(c.shift)}" for c in newest.columns[:8])
         + " standard deviations."
     )
@@ -195,7 +194,7 @@ def _moved(label: str, found: list[tuple[str, Compared]], which: int) -> list[st
     ]
     header = ["partition", "compared with", "column", "shift (standard deviations)", "± error"]
     left_out = len(largest) - len(names)
-    caption = f"{plural(left_out, 'column')} moved less and are left out." if left_out > 0 else ""
+    caption = f"{plural(left_out, 'column')} with smaller shifts not shown." if left_out > 0 else ""
     return [
         heading(f"Against {label}"),
         figure(f"columns-{which}", wide, narrow, caption=caption, numbers=Table(header, rows, (0, 1, 2))),

@@ -26,19 +26,19 @@ def landmarks(contents: Contents) -> Section:
     section = Section("map", "Map")
     sketch, newest = contents.sketch, contents.newest
     if sketch is None or newest is None:
-        section.body.append(paragraph("There is no sketch of the newest partition."))
+        section.body.append(paragraph("The newest partition has no sketch."))
         return section
     basis = landmarks_of(sketch)
     if basis is None:
-        words = "These sketches have no landmarks that are points: there is nothing to draw."
+        words = "These sketches have no numeric landmarks to draw."
         section.body.append(paragraph(words))
         return section
     sized = sketch.cells is not None
     section.body.append(
         paragraph(
             f"The {count(basis.m)} landmarks"
-            + (f", each as large as it has rows of {newest.name} nearest to it," if sized else "")
-            + " in the two directions in which they vary most.",
+            + (f", sized by the number of rows of {newest.name} nearest to each," if sized else "")
+            + " in their first two principal directions.",
             "about",
         )
     )
@@ -75,7 +75,7 @@ def _figure(
 ) -> str:
     known = sum(dot.rows or 0.0 for dot in dots)
     description = f"{count(len(dots))} landmarks" + (f" with {compact(known)} rows" if known else "") + "; "
-    description += "; ".join(centre.note for centre in centres[:_MOST_KEYS]) or "darker ones are denser"
+    description += "; ".join(centre.note for centre in centres[:_MOST_KEYS]) or "darker is denser"
     drawings = []
     for width, height in ((WIDE, 520.0), (NARROW, 340.0)):
         drawing, missing = cloud(
@@ -89,7 +89,7 @@ def _figure(
         )
         drawings.append(drawing)
     verb = "is" if missing == 1 else "are"
-    left_out = f"{plural(missing, 'landmark')} far out, or with the fewest rows, {verb} not drawn."
+    left_out = f"{plural(missing, 'landmark')} far out or with the fewest rows {verb} not drawn."
     return figure(name, *drawings, key=symbols, caption=left_out if missing else "", numbers=numbers)
 
 
@@ -111,7 +111,7 @@ def _counted(dots: list[Dot], centres: list[Centre], word: str) -> Table:
         held = sum(dot.rows or 0.0 for dot in own)
         part = [count(int(held)), share(held / total)] if total else ["–", "–"]
         rows.append([f"{word} {centre.name}", count(len(own)), *part, number(centre.x), number(centre.y)])
-    header = [word, "landmarks", "rows nearest to them", "share", "centre, across", "centre, up"]
+    header = [word, "landmarks", "nearest rows", "share", "centre, across", "centre, up"]
     return Table(header, rows)
 
 
@@ -127,4 +127,4 @@ def _listed(dots: list[Dot]) -> Table:
         ]
         for dot in most
     ]
-    return Table(["across", "up", "rows nearest to it", "density (0 to 1)"], rows, ())
+    return Table(["across", "up", "nearest rows", "density (0 to 1)"], rows, ())

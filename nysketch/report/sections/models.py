@@ -29,7 +29,7 @@ def models(contents: Contents) -> Section:
     """Return shares and centres of the clusters of every model over time."""
     section = Section("models", "Clusters")
     if not contents.models:
-        section.body.append(paragraph("The job learns no models, or none was learned yet."))
+        section.body.append(paragraph("No models yet, or the job defines none."))
         return section
     shown = list(contents.models.items())
     for which, (name, found) in enumerate(shown[:_MOST_MODELS]):
@@ -53,8 +53,8 @@ def _model(name: str, found: list[tuple[str, AnyModel]], which: int, versions: i
     body = [
         heading(f"{name}: {plural(newest.k, word)} ({kind})"),
         paragraph(
-            f"Refreshed {plural(versions, 'time')}{window}, last with {names[-1]}. The same number is "
-            f"the same {word} over time; 1 is the largest now.",
+            f"Refreshed {plural(versions, 'time')}{window}, last with {names[-1]}. Numbers identify each "
+            f"{word} over time; 1 is currently the largest.",
             "about",
         ),
     ]
@@ -98,7 +98,7 @@ def _shares(name: str, names: list[str], shown: list[Track], word: str, which: i
     )
     rows = [[names[at], *(_percent(t.shares[at]) for t in shown)] for at in range(len(names) - 1, -1, -1)]
     numbers = Table(["partition", *(_labels(word, i) for i in range(len(shown)))], rows)
-    return figure(f"shares-{which}", wide, narrow, caption="Share of the rows.", numbers=numbers)
+    return figure(f"shares-{which}", wide, narrow, caption="Share of rows.", numbers=numbers)
 
 
 def _percent(value: float | None) -> str:
@@ -150,11 +150,11 @@ def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, whic
         if centre is not None
     ]
     left_out = len(features) - len(order)
-    caption = "The newest centres: how far each is from the mean of all rows, in scaled units" + (
-        f"; {plural(left_out, 'column')} in which they differ less are left out." if left_out else "."
+    caption = "Current centres relative to the mean of all rows, in scaled units" + (
+        f"; {plural(left_out, 'column')} with smaller differences not shown." if left_out else "."
     )
     body = figure(f"centres-{which}", parts[0], parts[1], caption=caption)
-    return body + folded("The centres in the units of the data", Table(["", "share", *few], rows))
+    return body + folded("Centres in data units", Table(["", "share", *few], rows))
 
 
 def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word: str, which: int) -> str:
@@ -173,7 +173,7 @@ def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word:
         lines(
             names,
             [_short(one, width) for one in series],
-            title=f"How far the centres of {name} moved",
+            title=f"Movement of the centres of {name}",
             description=f"By {names[-1]}: {last} standard deviations.",
             width=width,
             height=180,
@@ -186,7 +186,7 @@ def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word:
         f"moves-{which}",
         wide,
         narrow,
-        caption=f"How far each centre is from where it was with {names[0]}, in scaled units."
-        + (f" A {word} of less than {share(_LARGE)} of the rows is farther than shown." if beyond else ""),
+        caption=f"Distance of each centre from its position with {names[0]}, in scaled units."
+        + (f" A {word} with less than {share(_LARGE)} of the rows is off the scale." if beyond else ""),
         numbers=Table(["partition", *(one.name for one in series)], rows),
     )

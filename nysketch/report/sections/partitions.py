@@ -39,11 +39,11 @@ def described(values: Sequence[float | None], names: Sequence[str]) -> str:
     """Say in words what a line shows: its range and its end."""
     known = [(v, n) for v, n in zip(values, names, strict=True) if v is not None]
     if not known:
-        return "There are no values."
+        return "No values."
     low, high, last = min(known), max(known), known[-1]
     return (
         f"{plural(len(known), 'value')} from {number(low[0])} ({low[1]}) to {number(high[0])} ({high[1]}); "
-        f"the last one, of {last[1]}, is {number(last[0])}."
+        f"latest {number(last[0])} ({last[1]})."
     )
 
 
@@ -68,15 +68,13 @@ def quality(contents: Contents) -> Section:
     )
     series = [Series(name, values(fact), colour=i) for i, (name, fact) in enumerate(wanted)]
     if not any(v is not None for one in series for v in one.values):
-        section.body.append(
-            paragraph("The quality of these sketches was not measured: they hold no sampled rows.")
-        )
+        section.body.append(paragraph("Quality was not measured: these sketches have no sampled rows."))
         return section
     about = (
-        "Kernel values as features tell them differ by this much from the kernel."
+        "Root mean square error of kernel values computed from the features."
         if fourier
-        else "Landmarks are enough as long as the projection error, which is theirs, stays below the "
-        "sampling error, which so many rows have in any case. When it rises, the basis no longer covers them."
+        else "There are enough landmarks while their projection error stays below the sampling error of the "
+        "rows. If it rises, the basis no longer covers the data."
     )
     section.body.append(paragraph(about + windowed(contents), "about"))
     advice = measured[-1].get("advice")
@@ -155,7 +153,7 @@ def runs(contents: Contents) -> Section:
     """What the latest runs did."""
     section = Section("runs", "Runs")
     if not contents.history:
-        section.body.append(paragraph("The history of runs is empty."))
+        section.body.append(paragraph("No runs yet."))
         return section
     latest = contents.history[-_MOST_RUNS:][::-1]
     rows = [
@@ -216,7 +214,7 @@ def partitions(contents: Contents) -> Section:
     """All partitions: the latest one by one, older ones in groups."""
     section = Section("partitions", "Partitions")
     if not contents.partitions:
-        section.body.append(paragraph("There are none."))
+        section.body.append(paragraph("No partitions yet."))
         return section
     rows = [
         [
@@ -230,11 +228,11 @@ def partitions(contents: Contents) -> Section:
     ]
     section.body.append(table(Table(["partition", "rows", "dropped", "files", "alarms"], rows), "Partitions"))
     if contents.retired:
-        words = f"{plural(contents.retired, 'partition')} before these were retired, as the job asks for."
+        words = f"{plural(contents.retired, 'partition')} before these were retired."
         section.body.append(paragraph(words, "about"))
     older = contents.partitions[:-LATEST]
     if older:
-        section.body.append(heading("Older ones"))
+        section.body.append(heading("Older partitions"))
         section.body.append(table(_groups(contents, older), "Older partitions"))
     return section
 

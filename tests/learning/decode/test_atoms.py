@@ -198,7 +198,7 @@ def test_only_gaussian_kernels_know_the_mean_of_a_gaussian(kind):
     assert has_spread(basis) == (kind in GAUSSIAN)
     if kind not in GAUSSIAN:
         for shape in SHAPES:
-            with pytest.raises(UsageError, match="--decoder cells, or sketch with --kernel gaussian"):
+            with pytest.raises(UsageError, match='`decoder="cells"`, or sketch with `kernel="gaussian"`'):
                 AtomFamily(basis, shape)
 
 

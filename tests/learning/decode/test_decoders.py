@@ -119,7 +119,7 @@ def test_other_kernels_know_clusters_but_no_mixtures(decoder, kernel):
     if kernel != "polynomial":  # what a quadratic kernel sees of rows is their second moments
         assert paired(in_data_units(mixture, found.basis), centres) < 2.0
     for covariance in ("spherical", "diag", "full"):
-        with pytest.raises(UsageError, match="--decoder cells, or sketch with --kernel gaussian"):
+        with pytest.raises(UsageError, match='`decoder="cells"`, or sketch with `kernel="gaussian"`'):
             decode(found, decoder, 3, covariance)
 
 
@@ -146,7 +146,7 @@ def test_cells_are_needed_to_decode_cells(features):
         if features == "nystrom"
         else sketch(rows, landmarks=20, features="fourier")
     )
-    with pytest.raises(UsageError, match=r"no cells .* use another --decoder"):
+    with pytest.raises(UsageError, match=r"no cells .* use another `decoder`"):
         decode(Evidence(made), "cells", 3)
 
 
@@ -154,7 +154,7 @@ def test_cells_are_needed_to_decode_cells(features):
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_more_components_than_there_are_points_are_refused(decoder, covariance):
     found = Evidence(sketch(np.repeat(blobs(n=4)[0], 50, axis=0), landmarks=4))
-    with pytest.raises(UsageError, match="k = 7 is more than the 4 different"):
+    with pytest.raises(UsageError, match="`k=7` exceeds the 4 distinct"):
         decode(found, decoder, 7, covariance)
     require_sense(decode(found, decoder, 4, covariance, trials=2), found, 4, covariance)
 
@@ -163,5 +163,5 @@ def test_text_is_refused():
     import pyarrow as pa
 
     made = sketch(pa.table({"t": ["ab", "ba", "abc", "bca"] * 10}), kernel="spectrum", landmarks=3)
-    with pytest.raises(UsageError, match="this sketch is of text"):
+    with pytest.raises(UsageError, match="this is a sketch of text"):
         Evidence(made)
