@@ -16,8 +16,8 @@ from nysketch.cli._sections import command as sectioned
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
 @common.output
 @option(
-    "--to",
-    "format",
+    "--format",
+    aliases=["--to"],
     section=OUTPUT,
     type=click.Choice(["npz", "json", "parquet"]),
     help="Format of the output. Default: by its suffix.",

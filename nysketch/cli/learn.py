@@ -57,8 +57,8 @@ _shared = common.stack(
     ),
     common.output,
     option(
-        "--to",
-        "format",
+        "--format",
+        aliases=["--to"],
         section=OUTPUT,
         type=click.Choice(["json", "parquet", "npz"]),
         help="Format of the model file. Default: by the suffix of the output.",

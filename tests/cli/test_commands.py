@@ -375,7 +375,7 @@ def test_export_does_not_drop_a_column_for_one_of_its_own(run_cli, tmp_path):
     table = pa.table({"kernel_sum": [1.0, 2.0, 4.0]})
     nysketch.save(nysketch.sketch(table, landmarks=2), tmp_path / "s.nysk")
     message = refusal(run_cli("export", "s.nysk", "-o", "s.parquet", cwd=tmp_path), 2)
-    assert "'kernel_sum'" in message and "--to npz" in message
+    assert "'kernel_sum'" in message and "--format npz" in message
     assert listing(tmp_path) == ["s.nysk"]
 
 
