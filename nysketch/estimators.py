@@ -42,7 +42,7 @@ from nysketch.models.mixture import MixtureModel
 from nysketch.passes.execution import Execution
 from nysketch.passes.sketching import as_basis, sketch_source
 from nysketch.sketches.sketch import Sketch
-from nysketch.sources.arrays import ArraySource
+from nysketch.sources.arrays import ArraySource, is_sparse
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Batch, Fragment, Source
@@ -79,7 +79,8 @@ def _is_elsewhere(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return bool(X) and all(isinstance(item, str | os.PathLike) for item in X)
     streams = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")
-    return streams or isinstance(X, str | os.PathLike | Iterator | Mapping) or query_of(X) is not None
+    is_dict = isinstance(X, Mapping) and not is_sparse(X)  # of which one format is a dict, too
+    return streams or is_dict or isinstance(X, str | os.PathLike | Iterator) or query_of(X) is not None
 
 
 def _require_in_memory(X: Any) -> None:

@@ -310,9 +310,6 @@ class StreamSource(WithoutFiles):
         self.kept = kept_schema(schema, selection.keep, name)
         self._names = list(dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names]))
         self._fragment_rows = held_rows_for(total_width(self.columns), text=selection.text)
-        self._restart(batches)
-
-    def _restart(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches, self._seen = batches, 0
         self._key: int | None = None  # known from the first rows on
 

@@ -139,7 +139,8 @@ class QuerySource(StreamSource):
     """The rows of a query, in the order in which it gives them.
 
     A query without an order may give its rows in another one each time. Sums are the same, but which rows
-    are sampled, and which blocks they are in, is not: a warning says so when it is noticed.
+    are sampled, and which blocks they are in, is not: a warning says so when it is noticed. The key of its
+    only input is that of the rows that came first when it was run first.
     """
 
     rereadable = True
@@ -161,7 +162,7 @@ class QuerySource(StreamSource):
     def fragments(self) -> Iterator[Fragment]:
         """Run the query, and yield fragments as it delivers rows."""
         with _reading(self._name):
-            self._restart(self._query.batches(self._names))
+            self._batches, self._seen = self._query.batches(self._names), 0
             for fragment in super().fragments():
                 self._compare(fragment)
                 yield fragment
@@ -170,6 +171,12 @@ class QuerySource(StreamSource):
                 f"{self._name}: gave {self._seen:,} rows, and {self.rows:,} when they were counted. "
                 "Did the data change, or is it a random sample? Store the rows first"
             )
+
+    def rows_of_inputs(self) -> dict[int, int]:
+        """Return the number of rows by the key of the only input; its first rows are read, if none were."""
+        if self._key is None:
+            next(iter(self.fragments()), None)
+        return {} if self._key is None else {self._key: self.rows}
 
     def _compare(self, fragment: Fragment) -> None:
         """Warn if a fragment begins with other rows than when the query was run before."""

@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 
 import nysketch
+from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError
 from nysketch.passes.pilot import fit_basis
+from nysketch.passes.sketching import sketch_source
 from nysketch.sources.arrow import FRAGMENT_ROWS
 from nysketch.sources.open import open_source
 from nysketch.sources.queries import QuerySource
@@ -59,6 +61,12 @@ def test_a_query_is_run_again_for_every_reading():
     fit_basis(source, BasisOptions(m=4))
     assert query.runs == 1
     assert sum(fragment.rows for fragment in source.fragments()) == 3000
+    assert query.runs == 2
+
+
+def test_a_sketch_runs_a_query_once_and_its_basis_once_more():
+    query = Numbers(3000)
+    sketch_source(source_of(query), BasisOptions(m=4), PassOptions())
     assert query.runs == 2
 
 
