@@ -73,7 +73,7 @@ def columns_in_words(basis: Basis) -> str:
 
 def landmarks_in_words(basis: Basis) -> str:
     """Say how many landmarks, or features, there are."""
-    what = "Fourier feature" if basis.features == "fourier" else "landmark"
+    what = "Fourier feature" if basis.feature_map == "fourier" else "landmark"
     return f"{basis.m} {what}{'s' if basis.m > 1 else ''}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,16 +51,28 @@ class KMeansModel(Model):
     def _half_squares(self) -> Floats:
         return np.asarray(row_squares(self.scaled_centroids) / 2)
 
-    def labels(self, rows: Floats) -> Labels:
+    def _labels(self, rows: Floats) -> Labels:
         """Return the number of the nearest centroid; of several as near, the first."""
         labels = np.empty(len(rows), np.int32)
         for part, Y in self._blocks(rows):
             labels[part] = self._nearest(Y)
         return labels
 
-    def squared_distances(self, rows: Floats) -> Floats:
-        """Return the squared distance to the nearest centroid, in scaled units."""
-        return row_squares(self.nearest(rows)[1])
+    def squared_distances(self, data: Any) -> Floats:
+        """Return the squared distance to the nearest centroid, in scaled units.
+
+        Parameters
+        ----------
+        data
+            Rows, as `labels` takes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number for each row.
+
+        """
+        return self._at_rows(data, lambda rows: row_squares(self.nearest(rows)[1]))
 
     costs = squared_distances
 

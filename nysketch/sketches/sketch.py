@@ -20,7 +20,7 @@ from nysketch.accumulators.second_moments import SecondMoments
 from nysketch.accumulators.spans import Spans
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis, agreed
-from nysketch.basis.nystrom import require_landmarks
+from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.basis.quality import FourierQuality, Quality
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.provenance import Provenance
@@ -125,6 +125,43 @@ class Sketch:
         """α with Σ_j α_j k(z_j, ·) the projection of the mean embedding on the landmarks' span."""
         basis = require_landmarks(self.basis, "an embedding on landmarks")
         return basis.nystrom.matrix.T @ self.mean_features()
+
+    def embedding(self, data: Any, *, nulls: str = "error") -> Floats:
+        """Return the kernel mean embedding of the sketched rows, evaluated at other rows.
+
+        At a row x it is the mean of k(x, ·) over the sketched rows, as far as the landmarks express it:
+        Σ_j α_j k(z_j, x) with the `embedding_weights` α. It is large where the sketched rows are dense: for
+        a Gaussian kernel it is a kernel density estimate, up to a constant factor. Rows are in the data's
+        units; the basis scales them.
+
+        Parameters
+        ----------
+        data
+            Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
+            those of an array or a list of rows have no names, and must be those of the basis in its order.
+        nulls
+            What becomes of rows with nulls, NaN or infinities: "error" raises an InvalidRowsError, "nan"
+            gives them the value NaN.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number for each row.
+
+        Examples
+        --------
+        >>> import nysketch
+        >>> sketch = nysketch.sketch({"x": [0.0, 0.1, 0.2, 5.0]}, landmarks=4)
+        >>> near, between, far = sketch.embedding({"x": [0.1, 3.0, 99.0]})
+        >>> near > between > far
+        True
+
+        """
+        if isinstance(self.basis, NystromBasis):
+            weights = self.embedding_weights()
+        else:  # features are multiples of the values, so that the transposed map is the map itself
+            weights = self.basis.to_features(self.mean_features())
+        return self.basis._at_rows(data, lambda rows: self.basis.values(rows) @ weights, nulls=nulls)
 
     def quality(self, *, effective_dimension: bool = True) -> Quality | FourierQuality | None:
         """Measure how good the basis is for these rows; None if the sketch keeps too few of them to tell."""
