@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line
 from nysketch._types import Floats, Rows
 from nysketch.columns import Column, total_width
 from nysketch.errors import IncompatibleError, UsageError
@@ -266,7 +267,29 @@ class Basis:
         return sha.hexdigest()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.digest[:12]}: {self.m} × {self.d} features, {self.kernel}>"
+        return one_line("Basis", *self._outline())
+
+    def _outline(self) -> tuple[str, ...]:
+        """Return the facts that tell one basis from another at a glance."""
+        what = "landmark" if self.feature_map == "nystrom" else "Fourier feature"
+        return (
+            counted(len(self.columns), "column"),
+            f"{self.m} {what}{'s' if self.m != 1 else ''}",
+            f"{self.kernel.name} kernel",
+        )
+
+    def _shown(self) -> dict[str, object]:
+        """Return what a notebook shows of the basis."""
+        return {
+            "columns": listed(self.columns),
+            "landmarks" if self.feature_map == "nystrom" else "Fourier features": f"{self.m:,}",
+            "kernel": self.kernel,
+            "scaling": self.scaling,
+            "digest": self.digest[:12],
+        }
+
+    def _repr_html_(self) -> str:
+        return html_table("Basis", self._shown())
 
     def __eq__(self, other: object) -> bool:
         """Tell whether sums at the two bases can be added."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from nysketch import __version__
+from nysketch._support.html_repr import listed
 from nysketch._types import Floats, Labels
 from nysketch.columns import Column, feature_names, total_width
 from nysketch.errors import InvalidRowsError, UsageError
@@ -178,6 +179,14 @@ class Model:
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             yield part, self.scaled(rows[part])
+
+    def _facts(self) -> dict[str, object]:
+        """Return what a notebook shows of the model, beside what it is."""
+        shown = ("decoder", "mean_squared_distance", "mean_log_likelihood")
+        facts = {name.replace("_", " "): self.facts.get(name) for name in shown}
+        return {"columns": listed(self.columns)} | {
+            name: f"{fact:.6g}" if isinstance(fact, float) else fact for name, fact in facts.items()
+        }
 
     def number(self, fact: str) -> float | None:
         """Return a fact that is a number; files may say anything."""

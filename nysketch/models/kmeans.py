@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line
 from nysketch._types import Floats, Labels
 from nysketch.models.base import EPSILON, Model, row_squares, set_by_difference
 
@@ -30,7 +31,11 @@ class KMeansModel(Model):
         self._require_proportions("shares")
 
     def __repr__(self) -> str:
-        return f"<KMeansModel: {self.k} clusters × {self.d} features>"
+        return one_line("KMeansModel", f"{counted(self.k, 'cluster')} × {counted(self.d, 'feature')}")
+
+    def _repr_html_(self) -> str:
+        shares = listed(f"{share:.1%}" for share in sorted(self.shares, reverse=True))
+        return html_table("KMeansModel", {"clusters": self.k, "shares": shares} | self._facts())
 
     @property
     def k(self) -> int:

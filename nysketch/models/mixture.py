@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line
 from nysketch._types import Floats, Labels
 from nysketch.models.base import (
     ABSOLUTE_ERROR,
@@ -65,7 +66,16 @@ class MixtureModel(Model):
             raise ValueError("covariances are not spherical: they are not multiples of scale²")
 
     def __repr__(self) -> str:
-        return f"<MixtureModel: {self.k} {self.covariance_type} components × {self.d} features>"
+        components = counted(self.k, f"{self.covariance_type} component")
+        return one_line("MixtureModel", f"{components} × {counted(self.d, 'feature')}")
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "components": self.k,
+            "covariances": self.covariance_type,
+            "weights": listed(f"{weight:.1%}" for weight in sorted(self.weights, reverse=True)),
+        }
+        return html_table("MixtureModel", facts | self._facts())
 
     @property
     def k(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted, html_table, one_line
 from nysketch._types import Floats
 from nysketch.accumulators.cells import Cells
 from nysketch.accumulators.groups import GroupSums
@@ -168,7 +169,16 @@ class Sketch:
         return measure_on_sample(self.basis, self.tally, effective_dimension=effective_dimension)
 
     def __repr__(self) -> str:
-        return f"<Sketch of {self.rows:,} rows at {self.basis!r}>"
+        columns, *others = self.basis._outline()
+        return one_line("Sketch", f"{counted(self.rows, 'row')} × {columns}", *others)
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "rows": f"{self.rows:,}",
+            "dropped rows": f"{self.dropped_rows:,}" if self.dropped_rows else None,
+            "total weight": f"{self.total_weight:,.6g}" if self.weighted else None,
+        }
+        return html_table("Sketch", facts | self.basis._shown())
 
     def __eq__(self, other: object) -> bool:
         """Tell whether two sketches are the same in every stored bit, but for how their basis was made."""
