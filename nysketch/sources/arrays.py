@@ -138,7 +138,8 @@ class SparseSource(ArraySource):
 
 def is_sparse(data: object) -> bool:
     """Say whether data are a sparse matrix or array of SciPy."""
-    return any(kind.__module__.startswith("scipy.sparse") for kind in type(data).__mro__)
+    from_scipy = any(kind.__module__.startswith("scipy.sparse") for kind in type(data).__mro__)
+    return from_scipy and hasattr(data, "tocsr")  # linear operators are not
 
 
 def are_rows(data: Sequence[Any]) -> bool:

@@ -138,9 +138,9 @@ def query_of(data: object) -> Query | None:
 class QuerySource(StreamSource):
     """The rows of a query, in the order in which it gives them.
 
-    A query without an order may give its rows in another one each time. Sums are the same, but which rows
-    are sampled, and which blocks they are in, is not: a warning says so when it is noticed. The key of its
-    only input is that of the rows that came first when it was run first.
+    A query without an order may give its rows in another one each time. Then sums at a given basis are the
+    same, but not which rows become landmarks or are sampled, nor which blocks they are in: a warning says so
+    when it is noticed. The key of its only input is that of the rows that came first when it was run first.
     """
 
     rereadable = True
@@ -185,8 +185,8 @@ class QuerySource(StreamSource):
         if self._keys.setdefault(fragment.number, key) != key and not self._warned:
             self._warned = True
             log.warning(
-                "%s: its rows come in another order each time. Sums are the same, samples and blocks are "
-                "not: sort the rows for a result that can be repeated",
+                "%s: its rows come in another order each time, so that landmarks, samples and blocks differ "
+                "from run to run. Sort them (ORDER BY) for a result that can be repeated",
                 self._name,
             )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse
+import scipy.sparse.linalg
 
 import nysketch
 from nysketch.basis.base import Basis
@@ -362,6 +363,11 @@ def test_sparse_types_of_numbers(dtype):
 def test_sparse_matrices_that_cannot_be_sketched_say_why(matrix, message):
     with pytest.raises(SchemaError, match=message):
         open_source(matrix)
+
+
+def test_a_linear_operator_is_no_matrix():
+    with pytest.raises(UsageError, match="cannot read rows from a"):
+        open_source(scipy.sparse.linalg.aslinearoperator(np.eye(3)))
 
 
 def test_a_sparse_matrix_is_never_dense_as_a_whole():
