@@ -130,7 +130,6 @@ _OPTION = re.compile(
     r"`(?:(?P<name>[a-z][a-z0-9_]*)(?:=(?P<value>[^`]*))?"
     r"|nysketch\.(?P<function>[A-Za-z_.]+)(?:\((?P<given>[^`]*)\))?)`"
 )
-_GIVEN = re.compile(r"""(?P<name>[a-z][a-z0-9_]*)=(?P<value>"[^"]*"|[^,]*)""")
 
 # Options and functions whose names differ between Python and the command line.
 FLAGS = {"landmarks": "-m", "k": "-k", "output": "-o", "datasets": "--dataset", "groups": "--group"}
@@ -173,7 +172,13 @@ def _respell(found: re.Match[str]) -> str:
     if found["name"]:
         return _flag(found["name"], found["value"])
     command = COMMANDS.get(found["function"], found["function"])
-    given = [_flag(option["name"], option["value"]) for option in _GIVEN.finditer(found["given"] or "")]
+    try:
+        call = ast.parse(f"f({found['given'] or ''})", mode="eval").body
+    except SyntaxError:  # such as f(…)
+        return f"`nysketch {command}`"
+    assert isinstance(call, ast.Call)
+    given = [shlex.quote(str(ast.literal_eval(value))) for value in call.args]
+    given += [_flag(option.arg or "", ast.unparse(option.value)) for option in call.keywords]
     return f"`{' '.join(['nysketch', command, *given])}`"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -42,10 +42,11 @@ from nysketch.models.mixture import MixtureModel
 from nysketch.passes.execution import Execution
 from nysketch.passes.sketching import as_basis, sketch_source
 from nysketch.sketches.sketch import Sketch
-from nysketch.sources.arrays import ArraySource
+from nysketch.sources.arrays import ArraySource, is_sparse
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Batch, Fragment, Source
+from nysketch.sources.queries import query_of
 from nysketch.sources.selection import Selection
 
 # What the weights of rows in memory are called in their sketch.
@@ -74,11 +75,12 @@ class _WeightedRows(ArraySource):
 
 
 def _is_elsewhere(X: Any) -> bool:
-    """Say whether X is not rows in memory but tells where they are: paths, a stream, an iterator."""
+    """Say whether X is no matrix in memory: paths, a stream, an iterator, a query, a dict of columns."""
     if isinstance(X, list | tuple):
         return bool(X) and all(isinstance(item, str | os.PathLike) for item in X)
     streams = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")
-    return streams or isinstance(X, str | os.PathLike | Iterator)
+    is_dict = isinstance(X, Mapping) and not is_sparse(X)  # of which one format is a dict, too
+    return streams or is_dict or isinstance(X, str | os.PathLike | Iterator) or query_of(X) is not None
 
 
 def _require_in_memory(X: Any) -> None:

@@ -11,6 +11,7 @@ notices.py         what is said beside results: one log, Python warnings
 intervals.py       parts 1 to N, each held so many times, as stretches
 exact.py           sums that do not depend on the order of their terms
 seeds.py           what may seed random numbers
+html_repr.py       how results present themselves: on one line, and as a table
 sizes.py           sizes in words: 512MB
 string_arrays.py   strings as arrays of bytes
 """

@@ -81,7 +81,7 @@ class RowSample(Statistic):
             options,
             basis.row_width,
             text=basis.text,
-            features=basis.features,
+            features=basis.feature_map,
             groups=len(basis.groups),
         )
         return cls.empty(rows, basis.d, text=basis.text, weighted=options.weighted)

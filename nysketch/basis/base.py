@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line
 from nysketch._types import Floats, Rows
 from nysketch.columns import Column, total_width
-from nysketch.errors import IncompatibleError
+from nysketch.errors import IncompatibleError, UsageError
 from nysketch.kernels import Group, Kernel, Product
 
 SCALINGS = ("none", "standard", "robust")
@@ -27,6 +28,9 @@ SCALINGS = ("none", "standard", "robust")
 
 # No scaled value is beyond it.
 LARGEST_SCALED = 1e300
+
+# Values of the functions that are computed at a time, where rows are many: 8 MiB.
+_VALUES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -45,7 +49,7 @@ class Basis:
     kernel: Kernel
     origin: dict[str, Any] = field(default_factory=dict)
 
-    features: ClassVar[str]
+    feature_map: ClassVar[str]
 
     @classmethod
     def fit(
@@ -109,7 +113,7 @@ class Basis:
         >>> nysketch.save(basis, "year.basis.nysk")
 
         """
-        # People look for it on the class: the one place where this layer reaches up.
+        # People look for it on the class: one of two places where this layer reaches up.
         from nysketch.passes.pilot import basis_of_data
 
         return basis_of_data(
@@ -211,6 +215,90 @@ class Basis:
         """
         raise NotImplementedError
 
+    def features(self, data: Any, *, nulls: str = "error") -> Floats:
+        """Return the features Φ of rows, in the data's units: Φ(x)·Φ(y) ≈ k(x, y).
+
+        Rows are scaled as the basis says. They are read a few at a time; the result is in memory.
+
+        Parameters
+        ----------
+        data
+            Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
+            those of an array or a list of rows have no names, and must be those of the basis in its order.
+        nulls
+            What becomes of rows with nulls, NaN or infinities: "error" raises an InvalidRowsError, "nan"
+            gives them features that are NaN.
+
+        Returns
+        -------
+        numpy.ndarray
+            Rows × `rank` numbers: Nyström features, or cosines and sines.
+
+        Examples
+        --------
+        >>> import nysketch
+        >>> basis = nysketch.Basis.fit({"x": [0.0, 1.0, 2.0]}, landmarks=3)
+        >>> basis.features({"y": [5.0, 6.0], "x": [0.5, 1.5]}).shape
+        (2, 3)
+
+        """
+        return self._at_rows(data, self._features, shape=(self.rank,), nulls=nulls)
+
+    def residuals(self, data: Any, *, nulls: str = "error") -> Floats:
+        """Return what the landmarks do not capture of each row: k(x, x) − |Φ(x)|².
+
+        It is 0 for a row that is a landmark, and up to k(x, x), which is 1 for a Gaussian kernel, for one
+        that is unlike all of them. The quality that `nysketch.info` reports is about its square root.
+
+        Parameters
+        ----------
+        data
+            Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
+            those of an array or a list of rows have no names, and must be those of the basis in its order.
+        nulls
+            What becomes of rows with nulls, NaN or infinities: "error" raises an InvalidRowsError, "nan"
+            gives them a residual that is NaN.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number for each row, not negative.
+
+        Examples
+        --------
+        >>> import nysketch
+        >>> basis = nysketch.Basis.fit({"x": [0.0, 1.0, 2.0]}, landmarks=3)
+        >>> basis.residuals({"x": [1.0, 100.0]}).round(6).tolist()
+        [0.0, 1.0]
+
+        """
+        return self._at_rows(data, self._residuals, nulls=nulls)
+
+    def _features(self, rows: Rows) -> Floats:
+        return self.to_features(self.values(rows))
+
+    def _residuals(self, rows: Rows) -> Floats:
+        raise UsageError(
+            "residuals are what landmarks do not capture: a basis of Fourier features has no landmarks"
+        )
+
+    def _at_rows(
+        self, data: Any, function: Callable[[Rows], Floats], *, nulls: str, shape: tuple[int, ...] = ()
+    ) -> Floats:
+        """Return what a function of rows, in the data's units, says of all rows of data."""
+        # People look for it on the class, as for `fit`.
+        from nysketch.passes.rows import at_rows
+
+        return at_rows(
+            self.columns,
+            data,
+            function,
+            remedy='Drop such rows first, or get NaN for them with `nulls="nan"`',
+            shape=shape,
+            nulls=nulls,
+            step=max(_VALUES // self.m, 1),
+        )
+
     def describe(self) -> dict[str, Any]:
         """Return everything but the arrays, for the sketch file and for people."""
         return {
@@ -235,7 +323,29 @@ class Basis:
         return sha.hexdigest()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.digest[:12]}: {self.m} × {self.d} features, {self.kernel}>"
+        return one_line("Basis", *self._outline())
+
+    def _outline(self) -> tuple[str, ...]:
+        """Return the facts that tell one basis from another at a glance."""
+        what = "landmark" if self.feature_map == "nystrom" else "Fourier feature"
+        return (
+            counted(len(self.columns), "column"),
+            f"{self.m} {what}{'s' if self.m != 1 else ''}",
+            f"{self.kernel.name} kernel",
+        )
+
+    def _shown(self) -> dict[str, object]:
+        """Return what a notebook shows of the basis."""
+        return {
+            "columns": listed(self.columns),
+            "landmarks" if self.feature_map == "nystrom" else "Fourier features": f"{self.m:,}",
+            "kernel": self.kernel,
+            "scaling": self.scaling,
+            "digest": self.digest[:12],
+        }
+
+    def _repr_html_(self) -> str:
+        return html_table("Basis", self._shown())
 
     def __eq__(self, other: object) -> bool:
         """Tell whether sums at the two bases can be added."""
@@ -257,7 +367,7 @@ class Basis:
         for what, mine, theirs in (
             ("columns", _names(self.columns), _names(other.columns)),
             ("scaling", self.scaling, other.scaling),
-            ("features", self.features, other.features),
+            ("features", self.feature_map, other.feature_map),
             ("kernel", str(self.kernel), str(other.kernel)),
             ("numbers of landmarks or features", self.m, other.m),
         ):

@@ -25,7 +25,7 @@ class FourierBasis(Basis):
     frequencies: Floats
     draw: str
 
-    features: ClassVar[str] = "fourier"
+    feature_map: ClassVar[str] = "fourier"
 
     @property
     def m(self) -> int:

@@ -65,7 +65,7 @@ class NystromBasis(Basis):
 
     landmarks: Rows
 
-    features: ClassVar[str] = "nystrom"
+    feature_map: ClassVar[str] = "nystrom"
 
     @property
     def m(self) -> int:
@@ -141,6 +141,12 @@ class NystromBasis(Basis):
     def to_features(self, values: Floats) -> Floats:
         """Return K^(-1/2) k(Z, x), in the coordinates of the eigenvectors kept."""
         return values @ self.nystrom.matrix.T
+
+    def _residuals(self, rows: Rows) -> Floats:
+        scaled = self.transform(rows)
+        features = self.to_features(self.evaluate(scaled))
+        captured = np.einsum("ij,ij->i", features, features)
+        return np.asarray(np.maximum(self.kernel.diagonal(scaled) - captured, 0.0))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays, by the names they have in a sketch file."""

@@ -73,7 +73,7 @@ def columns_in_words(basis: Basis) -> str:
 
 def landmarks_in_words(basis: Basis) -> str:
     """Return the number of landmarks, or of Fourier features, in words."""
-    what = "Fourier feature" if basis.features == "fourier" else "landmark"
+    what = "Fourier feature" if basis.feature_map == "fourier" else "landmark"
     return f"{basis.m} {what}{'s' if basis.m > 1 else ''}"
 
 

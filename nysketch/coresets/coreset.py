@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line, with_error
 from nysketch._types import Floats, Indices, Rows
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import relative_weights
@@ -72,7 +73,19 @@ class Coreset:
         return len(self.weights)
 
     def __repr__(self) -> str:
-        return f"<Coreset: {len(self)} of {self.of_rows:,} rows, MMD {self.distance.mmd:.3g}>"
+        rows = f"{len(self):,} of {counted(self.of_rows, 'row')}"
+        return one_line("Coreset", rows, f"MMD {with_error(self.distance.mmd, self.distance.standard_error)}")
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "rows": f"{len(self):,} of {self.of_rows:,}",
+            "MMD": with_error(self.distance.mmd, self.distance.standard_error),
+            "worth random rows": f"{round(self.equivalent_random_rows):,}",
+            "test functions": f"{len(self.functions):,}",
+            "columns": listed(self.columns),
+            "notes": "; ".join(self.notes) or None,
+        }
+        return html_table("Coreset", facts)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -115,7 +115,9 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
         sums |= {"cell_rows": "cell_rows"} if "cell_rows" in arrays else {}
         for name, array in sums.items():
             if name in table:
-                raise UsageError(f'the data already has a column {name!r}; use `format="npz"` or `format="json"`')
+                raise UsageError(
+                    f'the data already has a column {name!r}; use `format="npz"` or `format="json"`'
+                )
             table[name] = pa.array(arrays[array])
     facts = json.dumps(describe(thing, quality=False), sort_keys=True, allow_nan=False)
     pq.write_table(pa.table(table).replace_schema_metadata({"nysketch": facts}), file)

@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import os
-import shlex
 from collections.abc import Iterator
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
@@ -206,11 +205,13 @@ def _remedy(path: Path, file: BufferedIOBase, size: int) -> str | None:
         file.seek(max(0, size - _LOOKED_AT_BYTES))
         looked_at += file.read(_LOOKED_AT_BYTES)
         if any(mark in looked_at for mark in _MODEL_MARKS):
-            return f"{path}: this is a model, not a sketch. `nysketch assign`, `score` and `plot` read models"
+            readers = "`nysketch.assign`, `nysketch.score` and `nysketch.plot`"
+            return f"{path}: this is a model, not a sketch. {readers} read models"
     if start.startswith(_DATA_STARTS) or path.name.lower().endswith(_DATA_SUFFIXES):
         stem = path.stem.removesuffix(".csv")
-        command = shlex.join(["nysketch", "sketch", str(path), "-o", str(path.with_name(f"{stem}.nysk"))])
-        return f"{path}: this is data, not a sketch. Run `{command}` first"
+        data, output = (json.dumps(str(name)) for name in (path, path.with_name(f"{stem}.nysk")))
+        call = f"nysketch.sketch({data}, output={output})".replace("`", "\u0060")
+        return f"{path}: this is data, not a sketch. Run `{call}` first"
     return None
 
 

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import MOST_ROWS, counted, html_table, listed, one_line, with_error
+from nysketch._support.html_repr import verdict as verdict_in_words
 from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Rows
 from nysketch.accumulators.groups import Subset, grouped
@@ -38,7 +40,7 @@ _MEASURED_ROWS = 2000
 _FEWEST_VARYING = 5.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Independence:
     """Whether some groups are independent of each other; `pairs` are all pairs of them, if asked for."""
 
@@ -63,6 +65,25 @@ class Independence:
         """Whether they depend on each other beyond chance, after adjustment for the number of pairs."""
         p = self.p_value if self.p_value_adjusted is None else self.p_value_adjusted
         return None if p is None else p <= self.alpha
+
+    def _found(self) -> tuple[str, ...]:
+        p = self.p_value if self.p_value_adjusted is None else self.p_value_adjusted
+        strength = f"HSIC {with_error(self.hsic, self.standard_error)}"
+        return strength, *verdict_in_words(self.rejected, p, self.alpha, "dependent")
+
+    def __repr__(self) -> str:
+        return one_line("Independence", counted(len(self.groups), "group"), *self._found())
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "groups": listed(self.groups),
+            "found": ", ".join(self._found()),
+            "strength": None if self.normalised is None else f"{self.normalised:.3g}",
+            "rows": f"{self.rows:,}",
+            "notes": " ".join(self.notes) or None,
+        }
+        pairs = {", ".join(pair.groups): ", ".join(pair._found()) for pair in self.pairs[:MOST_ROWS]}
+        return html_table("Independence", facts | pairs)
 
     def describe(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from nysketch import __version__
+from nysketch._support.html_repr import listed
 from nysketch._types import Floats, Labels
 from nysketch.columns import Column, feature_names, total_width
-from nysketch.errors import UsageError
+from nysketch.errors import InvalidRowsError, UsageError
 
 SCHEMA_VERSION = 1
 
@@ -118,13 +119,52 @@ class Model:
         """A point amid the rows. Distances are computed relative to it: columns may be far from 0."""
         raise NotImplementedError
 
-    def labels(self, rows: Floats) -> Labels:
-        """Return the number of the cluster or component that each row belongs to."""
-        raise NotImplementedError
+    def labels(self, data: Any) -> Labels:
+        """Return the number of the cluster or component that each row belongs to.
 
-    def costs(self, rows: Floats) -> Floats:
+        Parameters
+        ----------
+        data
+            Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
+            those of an array or a list of rows have no names, and must be those of the model in its order.
+            Tables larger than memory are labelled by `nysketch.assign`.
+
+        Returns
+        -------
+        numpy.ndarray
+            A whole number from 0 to k − 1 for each row.
+
+        """
+        return self._at_rows(data, self._labels, dtype=np.int32)
+
+    def predict(self, data: Any) -> Labels:
+        """Return what `labels` returns: scikit-learn has this name for it."""
+        return self.labels(data)
+
+    def costs(self, data: Any) -> Floats:
         """Return how badly the model describes each row: what learning makes small, on average."""
         raise NotImplementedError
+
+    def _labels(self, rows: Floats) -> Labels:
+        raise NotImplementedError
+
+    def _at_rows(
+        self,
+        data: Any,
+        function: Callable[[Floats], NDArray[Any]],
+        *,
+        shape: tuple[int, ...] = (),
+        dtype: DTypeLike = np.float64,
+    ) -> NDArray[Any]:
+        """Return what a function says of every row; of a matrix in memory, without copies."""
+        remedy = "Drop such rows first"
+        if isinstance(data, np.ndarray) and _is_plain_matrix(data):
+            if not np.isfinite(data).all():
+                raise InvalidRowsError(f"array: holds NaN or infinities. {remedy}")
+            return function(data)
+        from nysketch.passes.rows import at_rows
+
+        return at_rows(self.columns, data, function, remedy=remedy, shape=shape, dtype=dtype)
 
     def scaled(self, rows: Floats) -> Floats:
         """Bring rows from the data's units to those of the distances, relative to the centre."""
@@ -139,6 +179,14 @@ class Model:
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             yield part, self.scaled(rows[part])
+
+    def _facts(self) -> dict[str, object]:
+        """Return what a notebook shows of the model, beside what it is."""
+        shown = ("decoder", "mean_squared_distance", "mean_log_likelihood")
+        facts = {name.replace("_", " "): self.facts.get(name) for name in shown}
+        return {"columns": listed(self.columns)} | {
+            name: f"{fact:.6g}" if isinstance(fact, float) else fact for name, fact in facts.items()
+        }
 
     def number(self, fact: str) -> float | None:
         """Return a fact that is a number; files may say anything."""
@@ -157,6 +205,10 @@ class Model:
             "schema_version": SCHEMA_VERSION,
             "software": f"nysketch {__version__}",
         }
+
+
+def _is_plain_matrix(array: NDArray[Any]) -> bool:
+    return array.ndim == 2 and array.dtype.kind in "biuf" and not isinstance(array, np.ma.MaskedArray)
 
 
 # Names that every description has.

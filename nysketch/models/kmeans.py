@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line
 from nysketch._types import Floats, Labels
 from nysketch.models.base import EPSILON, Model, row_squares, set_by_difference
 
@@ -30,7 +31,11 @@ class KMeansModel(Model):
         self._require_proportions("shares")
 
     def __repr__(self) -> str:
-        return f"<KMeansModel: {self.k} clusters × {self.d} features>"
+        return one_line("KMeansModel", f"{counted(self.k, 'cluster')} × {counted(self.d, 'feature')}")
+
+    def _repr_html_(self) -> str:
+        shares = listed(f"{share:.1%}" for share in sorted(self.shares, reverse=True))
+        return html_table("KMeansModel", {"clusters": self.k, "shares": shares} | self._facts())
 
     @property
     def k(self) -> int:
@@ -51,16 +56,28 @@ class KMeansModel(Model):
     def _half_squares(self) -> Floats:
         return np.asarray(row_squares(self.scaled_centroids) / 2)
 
-    def labels(self, rows: Floats) -> Labels:
+    def _labels(self, rows: Floats) -> Labels:
         """Return the number of the nearest centroid; of several as near, the first."""
         labels = np.empty(len(rows), np.int32)
         for part, Y in self._blocks(rows):
             labels[part] = self._nearest(Y)
         return labels
 
-    def squared_distances(self, rows: Floats) -> Floats:
-        """Return the squared distance to the nearest centroid, in scaled units."""
-        return row_squares(self.nearest(rows)[1])
+    def squared_distances(self, data: Any) -> Floats:
+        """Return the squared distance to the nearest centroid, in scaled units.
+
+        Parameters
+        ----------
+        data
+            Rows, as `labels` takes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number for each row.
+
+        """
+        return self._at_rows(data, lambda rows: row_squares(self.nearest(rows)[1]))
 
     costs = squared_distances
 

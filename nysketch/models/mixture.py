@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from nysketch._support.html_repr import counted, html_table, listed, one_line
 from nysketch._types import Floats, Labels
 from nysketch.models.base import (
     ABSOLUTE_ERROR,
@@ -65,7 +66,16 @@ class MixtureModel(Model):
             raise ValueError("covariances are not spherical: they are not multiples of scale²")
 
     def __repr__(self) -> str:
-        return f"<MixtureModel: {self.k} {self.covariance_type} components × {self.d} features>"
+        components = counted(self.k, f"{self.covariance_type} component")
+        return one_line("MixtureModel", f"{components} × {counted(self.d, 'feature')}")
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "components": self.k,
+            "covariances": self.covariance_type,
+            "weights": listed(f"{weight:.1%}" for weight in sorted(self.weights, reverse=True)),
+        }
+        return html_table("MixtureModel", facts | self._facts())
 
     @property
     def k(self) -> int:
@@ -117,27 +127,54 @@ class MixtureModel(Model):
         with np.errstate(divide="ignore"):  # log 0: a component without weight has no rows
             return np.asarray(np.log(self.weights) - widths)
 
-    def labels(self, rows: Floats) -> Labels:
+    def _labels(self, rows: Floats) -> Labels:
         """Return the number of the component that each row most likely comes from."""
         labels = np.empty(len(rows), np.int32)
         for part, Y in self._blocks(rows):
             labels[part] = self._log_joint(Y).argmax(axis=1)
         return labels
 
-    def log_densities(self, rows: Floats) -> Floats:
-        """Return log p(x) for each row, in the data's units."""
+    def log_densities(self, data: Any) -> Floats:
+        """Return log p(x) for each row, in the data's units.
+
+        Parameters
+        ----------
+        data
+            Rows, as `labels` takes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number for each row.
+
+        """
+        return self._at_rows(data, self._log_densities)
+
+    def _log_densities(self, rows: Floats) -> Floats:
         densities = np.empty(len(rows))
         for part, Y in self._blocks(rows):
             densities[part] = _normalise(self._log_joint(Y))[0]
         return densities
 
-    def costs(self, rows: Floats) -> Floats:
+    def costs(self, data: Any) -> Floats:
         """Return −log p(x) for each row."""
-        return -self.log_densities(rows)
+        return -self.log_densities(data)
 
-    def responsibilities(self, rows: Floats) -> Floats:
-        """Return the probability of each component, given the row: rows × k."""
-        return self.posterior(rows)[1]
+    def responsibilities(self, data: Any) -> Floats:
+        """Return the probability of each component, given the row.
+
+        Parameters
+        ----------
+        data
+            Rows, as `labels` takes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            Rows × k probabilities; those of a row sum to 1.
+
+        """
+        return self._at_rows(data, lambda rows: self.posterior(rows)[1], shape=(self.k,))
 
     def posterior(self, rows: Floats) -> tuple[Floats, Floats]:
         """Return log p(x) for each row, and the probabilities of the components."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nysketch._support.exact import ExactSum
+from nysketch._support.html_repr import counted, html_table, listed, one_line, with_error
 from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
@@ -91,7 +92,7 @@ def _add(total: dict[str, Any], part: dict[str, Any]) -> None:
         total[name] = total[name] + value if name in total else value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Score:
     """How well a model describes rows. Means are over rows, by their weights if there are any.
 
@@ -112,6 +113,20 @@ class Score:
     def total_cost(self) -> float:
         """The sum of the costs, times the weights if there are any."""
         return self.mean_cost * self.total_weight
+
+    def __repr__(self) -> str:
+        cost = f"mean cost {with_error(self.mean_cost, self.standard_error)}"
+        return one_line("Score", cost, counted(self.rows, "row"))
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "mean cost": with_error(self.mean_cost, self.standard_error),
+            "rows": f"{self.rows:,}",
+            "dropped rows": f"{self.dropped_rows:,}" if self.dropped_rows else None,
+            "shares": listed(f"{share:.1%}" for share in self.shares),
+            "BIC": None if self.bic is None else f"{self.bic:,.6g}",
+        }
+        return html_table("Score", facts)
 
 
 def score(

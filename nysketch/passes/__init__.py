@@ -8,5 +8,6 @@ task.py         what all work on fragments shares
 pilot.py        a sample of rows to make a basis from
 accumulate.py   a fragment → its sums; all fragments so far → a tally
 sketching.py    the pass
+rows.py         functions of rows: features, embeddings, labels
 to_file.py      a pass that ends in a file, with a lock, resume and all
 """

@@ -20,6 +20,7 @@ from nysketch.engines.protocol import Check
 from nysketch.errors import InputError
 from nysketch.passes.task import FragmentTask, per_process, per_thread
 from nysketch.sources.protocol import Fragment, Source
+from nysketch.sources.queries import QuerySource
 
 if TYPE_CHECKING:
     from nysketch.tiles.summer import RowSummer, Workspace
@@ -168,6 +169,8 @@ class RunningTally:
 
 def _rows_of_inputs(source: Source) -> dict[int, int]:
     """Return how many rows each input has, by key; nothing for a stream."""
+    if isinstance(source, QuerySource):  # whose fragments are not there before it is run
+        return source.rows_of_inputs()
     rows: dict[int, int] = {}
     for fragment in () if source.rows is None else source.fragments():
         # The same file may be given twice.

@@ -175,8 +175,12 @@ class ChunkReader:
         shown = "; ".join(problems[:5]) + (
             f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
         )
+        return InvalidRowsError(f"{fragment.where}: {shown}. {self._remedy()}")
+
+    def _remedy(self) -> str:
+        """Say what can be done about rows with nulls."""
         others = "" if self._text else ", or leave the column out (`exclude`, or a basis without it)"
-        return InvalidRowsError(f'{fragment.where}: {shown}. Drop such rows with `nulls="drop"`{others}')
+        return f'Drop such rows with `nulls="drop"`{others}'
 
 
 def require_declared_rows(fragment: Fragment, read: int) -> None:

@@ -146,7 +146,7 @@ def _bytes_of_pass(
         chunk_rows=chunk_rows_for(d),
         tile_bytes=4 * m * _TILE_ROWS,
         text=any(column.text for column in source.columns),
-        features=basis.features,
+        features=basis.feature_map if isinstance(basis, Basis) else basis.features,
         groups=count_groups(basis),
         weighted=source.weights is not None,
     )

@@ -6,7 +6,7 @@ nothing, and a file of ten thousand row groups is not read twice for a thousand 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -27,6 +27,7 @@ from nysketch.passes.task import FragmentTask
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Fragment, Source, row_width
+from nysketch.sources.queries import QuerySource
 from nysketch.sources.selection import left_out_in_words
 
 _PILOT_BYTES = 32 << 20
@@ -153,15 +154,19 @@ def _read_rows(source: Source, numbers: NDArray[np.int64], nulls: str, execution
     """Return the valid ones among the rows with these (sorted) global numbers."""
     engine, progress = engine_of(execution.engine), execution.pilot_progress
     reader = _RowsByNumber(source, numbers, nulls)
-    fragments = [fragment for fragment in source.fragments() if len(reader.wanted(fragment))]
+    fragments: Iterable[Fragment] = (part for part in source.fragments() if len(reader.wanted(part)))
+    count = None
+    if not isinstance(source, QuerySource):  # whose fragments carry their rows: too many for a list
+        fragments = list(fragments)
+        count = len(fragments)
     if progress is not None:
-        progress(0, len(fragments))
+        progress(0, count)
     parts: dict[int, NDArray[Any]] = {}
     with closing(engine.run(reader, fragments)) as finished:
         for fragment, rows in finished:
             parts[fragment.number] = rows
             if progress is not None:
-                progress(len(parts), len(fragments))
+                progress(len(parts), count)
     return np.concatenate([parts[number] for number in sorted(parts)])
 
 

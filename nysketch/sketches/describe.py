@@ -100,7 +100,7 @@ def _describe_basis(basis: Basis) -> dict[str, Any]:
             {"name": column.name, "type": "text" if column.text else "number", "width": column.width}
             for column in basis.columns
         ],
-        "feature_map": basis.features,
+        "feature_map": basis.feature_map,
         "features": basis.d,
         "kernel": basis.kernel.describe(),
         "kernel_text": str(basis.kernel),

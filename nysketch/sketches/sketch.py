@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted, html_table, one_line
 from nysketch._types import Floats
 from nysketch.accumulators.cells import Cells
 from nysketch.accumulators.groups import GroupSums
@@ -20,7 +21,7 @@ from nysketch.accumulators.second_moments import SecondMoments
 from nysketch.accumulators.spans import Spans
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis, agreed
-from nysketch.basis.nystrom import require_landmarks
+from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.basis.quality import FourierQuality, Quality
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.provenance import Provenance
@@ -126,12 +127,58 @@ class Sketch:
         basis = require_landmarks(self.basis, "an embedding on landmarks")
         return basis.nystrom.matrix.T @ self.mean_features()
 
+    def embedding(self, data: Any, *, nulls: str = "error") -> Floats:
+        """Return the kernel mean embedding of the sketched rows, evaluated at other rows.
+
+        At a row x it is the mean of k(x, ·) over the sketched rows, as far as the landmarks express it:
+        Σ_j α_j k(z_j, x) with the `embedding_weights` α. It is large where the sketched rows are dense: for
+        a Gaussian kernel it is a kernel density estimate, up to a constant factor. Rows are in the data's
+        units; the basis scales them.
+
+        Parameters
+        ----------
+        data
+            Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
+            those of an array or a list of rows have no names, and must be those of the basis in its order.
+        nulls
+            What becomes of rows with nulls, NaN or infinities: "error" raises an InvalidRowsError, "nan"
+            gives them the value NaN.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number for each row.
+
+        Examples
+        --------
+        >>> import nysketch
+        >>> sketch = nysketch.sketch({"x": [0.0, 0.1, 0.2, 5.0]}, landmarks=4)
+        >>> near, between, far = sketch.embedding({"x": [0.1, 3.0, 99.0]})
+        >>> near > between > far
+        True
+
+        """
+        if isinstance(self.basis, NystromBasis):
+            weights = self.embedding_weights()
+        else:  # features are multiples of the values, so that the transposed map is the map itself
+            weights = self.basis.to_features(self.mean_features())
+        return self.basis._at_rows(data, lambda rows: self.basis.values(rows) @ weights, nulls=nulls)
+
     def quality(self, *, effective_dimension: bool = True) -> Quality | FourierQuality | None:
         """Measure how good the basis is for these rows; None if the sketch keeps too few of them to tell."""
         return measure_on_sample(self.basis, self.tally, effective_dimension=effective_dimension)
 
     def __repr__(self) -> str:
-        return f"<Sketch of {self.rows:,} rows at {self.basis!r}>"
+        columns, *others = self.basis._outline()
+        return one_line("Sketch", f"{counted(self.rows, 'row')} × {columns}", *others)
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {
+            "rows": f"{self.rows:,}",
+            "dropped rows": f"{self.dropped_rows:,}" if self.dropped_rows else None,
+            "total weight": f"{self.total_weight:,.6g}" if self.weighted else None,
+        }
+        return html_table("Sketch", facts | self.basis._shown())
 
     def __eq__(self, other: object) -> bool:
         """Tell whether two sketches are the same in every stored bit, but for how their basis was made."""

@@ -15,5 +15,7 @@ hive.py                columns that are names of directories
 arrow_file.py          what Parquet and Feather files share
 parquet.py, feather.py, csv.py, hdf5.py   one format each
 arrow.py               Arrow data: columns to numbers; tables in memory and streams
-arrays.py              NumPy arrays
+queries.py             relations, lazy frames and data sets: computed anew whenever they are read
+arrays.py              NumPy arrays, lists of rows, sparse matrices
+frames.py              frames of pandas and polars, and dicts of columns
 """

@@ -1,8 +1,9 @@
-"""NumPy arrays as sources, and as record batches for streams."""
+"""NumPy arrays, lists of rows and sparse matrices as sources; arrays as record batches for streams."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from nysketch.sources.selection import Field, Selection
 
 # NumPy's letters for numbers, and for what may hold text.
 _NUMBERS, _TEXTS = "biuf", "USOT"
+
+# A sparse matrix is made dense a few rows at a time, 16 MiB of them; landmarks are dense as well.
+_SPARSE_COLUMNS, _DENSE_BYTES = 10_000, 16 << 20
 
 
 def _as_matrix(array: NDArray[Any], *, text: bool) -> NDArray[Any]:
@@ -41,7 +45,7 @@ def _as_arrow_text(items: list[Any], first_row: int) -> pa.Array:
         raise InputError(f"array, row {first_row}: cannot be read as text: {error}") from error
 
 
-def _plain(part: NDArray[Any]) -> NDArray[Any]:
+def plain(part: NDArray[Any]) -> NDArray[Any]:
     """Return what is masked as NaN: NumPy drops masks without a word."""
     if isinstance(part, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(part.astype(np.float64), np.nan))
@@ -83,13 +87,16 @@ class ArraySource(WithoutFiles):
         """Yield views of the array; of text, copies."""
         end = fragment.first_row + fragment.rows
         for start in range(fragment.first_row, end, batch_rows):
-            part = self._array[start : min(start + batch_rows, end)]
+            part = self._part(start, min(start + batch_rows, end))
             if self._text:
                 texts, nulls = to_numpy(_as_arrow_text(part[:, 0].tolist(), start), self.columns[0], "array")
                 yield Batch([texts], None, [nulls])
                 continue
             columns = [part[:, span] for span in self._spans]
-            yield Batch([_plain(column) for column in columns], None, [_masked_rows(c) for c in columns])
+            yield Batch([plain(column) for column in columns], None, [_masked_rows(c) for c in columns])
+
+    def _part(self, start: int, stop: int) -> NDArray[Any]:
+        return self._array[start:stop]
 
     def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield nothing: an array has no columns to keep."""
@@ -99,6 +106,67 @@ class ArraySource(WithoutFiles):
     def inputs(self) -> tuple[Input, ...]:
         """Return the length of the array; it has no name."""
         return (Input("array", self.rows),)
+
+
+class SparseSource(ArraySource):
+    """The rows of a sparse matrix of SciPy, made dense a few at a time; its columns are those of an array."""
+
+    def __init__(self, matrix: Any, selection: Selection, like: Sequence[Column] | None) -> None:
+        if matrix.ndim != 2 or matrix.dtype.kind not in _NUMBERS:
+            raise SchemaError(
+                f"sparse matrix: shape {matrix.shape} of {matrix.dtype}; it must be rows × columns of numbers"
+            )
+        if matrix.shape[1] > _SPARSE_COLUMNS:
+            raise SchemaError(
+                f"sparse matrix: has {matrix.shape[1]:,} columns. Rows are made dense to be sketched, so "
+                f"{_SPARSE_COLUMNS:,} are the most. Reduce them first, with scikit-learn's TruncatedSVD or "
+                "SparseRandomProjection"
+            )
+        super().__init__(np.empty((0, matrix.shape[1]), matrix.dtype), selection, like)
+        self._matrix, self.rows = matrix.tocsr(), matrix.shape[0]
+        row_bytes = 8 * max(matrix.shape[1], 1)
+        self._most = max(_DENSE_BYTES // row_bytes, 1)
+        self.reader_bytes += min(_DENSE_BYTES, row_bytes * max(self.rows, 1))
+
+    def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
+        """Yield dense copies of a few rows each."""
+        return super().read(fragment, min(batch_rows, self._most))
+
+    def _part(self, start: int, stop: int) -> NDArray[Any]:
+        return np.asarray(self._matrix[start:stop].toarray())
+
+
+def is_sparse(data: object) -> bool:
+    """Say whether data are a sparse matrix or array of SciPy."""
+    from_scipy = any(kind.__module__.startswith("scipy.sparse") for kind in type(data).__mro__)
+    return from_scipy and hasattr(data, "tocsr")  # linear operators are not
+
+
+def are_rows(data: Sequence[Any]) -> bool:
+    """Say whether a list or tuple holds rows, as lists or tuples of numbers; or numbers, as one column."""
+    return bool(data) and all(isinstance(item, list | tuple | Real) for item in data)
+
+
+def array_of_rows(data: Sequence[Any]) -> NDArray[Any]:
+    """Return a list of rows as an array; None is NaN."""
+    lengths = [len(row) if isinstance(row, list | tuple) else None for row in data]
+    for number, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise SchemaError(
+                f"list of rows: row {number} has {_in_words(length)}, row 0 has {_in_words(lengths[0])}"
+            )
+    for number, row in enumerate(data):
+        for value in row if isinstance(row, list | tuple) else [row]:
+            if value is not None and not isinstance(value, Real):
+                raise SchemaError(
+                    f"list of rows: row {number} holds {value!r}, a {type(value).__name__}; rows must hold "
+                    "numbers. Use a dict of columns, or a table, for columns of other kinds"
+                )
+    return np.array(data, np.float64)
+
+
+def _in_words(length: int | None) -> str:
+    return "no columns: it is a number" if length is None else f"{length} column{'s' if length != 1 else ''}"
 
 
 def columns_for(d: int, like: Sequence[Column] | None) -> tuple[Column, ...]:
@@ -118,7 +186,7 @@ def array_as_record_batch(
     columns = columns_for(matrix.shape[1], like)
     if matrix.dtype.kind in _TEXTS:
         return pa.RecordBatch.from_arrays([_as_arrow_text(matrix[:, 0].tolist(), 0)], [columns[0].name])
-    matrix = _plain(matrix)
+    matrix = plain(matrix)
     if not matrix.dtype.isnative or matrix.dtype.itemsize > 8:  # which Arrow does not know
         matrix = matrix.astype(np.float64)
     arrays, start = [], 0

@@ -219,20 +219,31 @@ def choose_columns(
 
 
 class TableSource(WithoutFiles):
-    """A table in memory: a pyarrow Table, or anything that becomes one without copying."""
+    """A table in memory: a pyarrow Table, or anything that becomes one without copying.
+
+    `fields` say more of its columns than Arrow knows, and of those that no table can have.
+    """
 
     rereadable = True
 
-    def __init__(self, table: pa.Table, selection: Selection, widths: Mapping[str, int]) -> None:
-        self._table, self._name = table, "table"
+    def __init__(
+        self,
+        table: pa.Table,
+        selection: Selection,
+        widths: Mapping[str, int],
+        fields: Mapping[str, Field] | None = None,
+    ) -> None:
+        self._name = "table"
         self.columns, self.left_out = choose_columns(
-            fields_of(table.schema, self._name),
+            fields_of(table.schema, self._name) | dict(fields or {}),
             selection,
             self._name,
             lambda column: list_width(table.column(column)) or widths.get(column, 0),
         )
         self.weights = selection.weights
         self.kept = kept_schema(table.schema, selection.keep, self._name)
+        names = dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names])
+        self._table = table.select(list(names))
         self.rows = len(table)
         if selection.text:
             self.reader_bytes += text_memory(table.column(self.columns[0].name).nbytes / max(self.rows, 1))
@@ -280,7 +291,7 @@ class StreamSource(WithoutFiles):
     sketch does not depend on them.
     """
 
-    rows = None
+    rows: int | None = None
     rereadable = False
 
     def __init__(
@@ -291,26 +302,30 @@ class StreamSource(WithoutFiles):
         name: str,
         widths: Mapping[str, int],
     ) -> None:
-        self._batches, self._name, self._schema = batches, name, schema
+        self._name, self._schema = name, schema
         self._fields = fields_of(schema, name)
         self.columns, self.left_out = choose_columns(
-            self._fields, selection, name, lambda column: widths.get(column, 0)
+            self._fields, selection, name, lambda column: widths.get(column) or self._list_width(column)
         )
         self.weights = selection.weights
         self.kept = kept_schema(schema, selection.keep, name)
+        self._names = list(dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names]))
         self._fragment_rows = held_rows_for(total_width(self.columns), text=selection.text)
-        self._seen = 0
+        self._batches, self._seen = batches, 0
         self._key: int | None = None  # known from the first rows on
+
+    def _list_width(self, column: str) -> int:
+        """Return 0: a stream must not be read to find out how long lists are."""
+        return 0
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield fragments as the stream delivers them."""
-        names = list(dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names]))
         held: list[pa.RecordBatch] = []
         rows = 0
         try:
             for batch in self._batches:
                 self._check(batch.schema, self._seen + rows)
-                batch = batch.select(names)
+                batch = batch.select(self._names)
                 batch.validate(full=True)  # Arrow would follow offsets to anywhere
                 while rows + len(batch) >= self._fragment_rows:
                     missing = self._fragment_rows - rows

@@ -1,7 +1,8 @@
 """`open_source`: whatever the user has → a source.
 
-Paths go to files.py; arrays, tables and streams in memory to arrays.py and arrow.py. Standard input is read
-here. The package docstring lists what else there is.
+Paths go to files.py; arrays to arrays.py; frames and dicts to frames.py; tables and streams to arrow.py; what
+is computed when it is read to queries.py. Standard input is read here. The package docstring lists what else
+there is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, Unpack
 
@@ -18,12 +19,21 @@ import pyarrow as pa
 
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, UsageError, option
-from nysketch.sources.arrays import ArraySource, array_as_record_batch
+from nysketch.sources.arrays import (
+    ArraySource,
+    SparseSource,
+    are_rows,
+    array_as_record_batch,
+    array_of_rows,
+    is_sparse,
+)
 from nysketch.sources.arrow import StreamSource, TableSource
 from nysketch.sources.files import FilesSource
+from nysketch.sources.frames import frame_of
 from nysketch.sources.locations import Location
 from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Batch, Fragment, Source
+from nysketch.sources.queries import QuerySource, query_of
 from nysketch.sources.retry import retry_policy_of
 from nysketch.sources.selection import Selection
 
@@ -31,7 +41,7 @@ __all__ = ["Batch", "Fragment", "Selection", "Source", "open_source"]
 
 
 def open_source(data: Any, options: ReadOptions | None = None, **keywords: Unpack[ReadKeywords]) -> Source:
-    """Open paths, `-`, an array, a table, a stream or an iterator of batches as a source.
+    """Open paths, `-`, an array, a table, a query, a stream or an iterator of batches as a source.
 
     How it is read is said by options, or by keywords with the names of their fields.
     """
@@ -67,12 +77,16 @@ def open_source(data: Any, options: ReadOptions | None = None, **keywords: Unpac
 
 
 def _open(data: object, selection: Selection, like: Sequence[Column] | None, **file_options: Any) -> Source:
-    if isinstance(data, np.ndarray):
+    if isinstance(data, (list, tuple)) and are_rows(data):
+        data = array_of_rows(data)
+    if isinstance(data, np.ndarray) or is_sparse(data):
         if selection.weights is not None:
             raise UsageError("an array has no weights column; use a table")
         if selection.keep:
             raise UsageError("an array has no columns to keep; use a table")
-        return ArraySource(data, selection, like)
+        if isinstance(data, np.ndarray):
+            return ArraySource(data, selection, like)
+        return SparseSource(data, selection, like)
     if isinstance(data, (str, os.PathLike)):
         data = [data]
     if isinstance(data, (list, tuple)) and all(isinstance(x, (str, os.PathLike, Location)) for x in data):
@@ -86,31 +100,32 @@ def _open(data: object, selection: Selection, like: Sequence[Column] | None, **f
         return FilesSource.open(paths, selection, widths=_widths(like), **file_options)
     if isinstance(data, pa.RecordBatchReader):
         return StreamSource(data.schema, data, selection, "stream", _widths(like))
-    if _is_in_memory(data):
-        return TableSource(_as_table(data), selection, _widths(like))
+    frame = frame_of(data, like)
+    if frame is not None:
+        return TableSource(frame.table, selection, _widths(like), frame.fields)
+    query = query_of(data)
+    if query is not None:
+        return QuerySource(query, selection, _widths(like))
     if hasattr(data, "__arrow_c_stream__"):
         try:
             reader = pa.RecordBatchReader.from_stream(data)
         except pa.ArrowException as error:
             raise UsageError(f"cannot read a {type(data).__name__} as a table: {error}") from error
         return StreamSource(reader.schema, reader, selection, "stream", _widths(like))
-    if isinstance(data, Iterable) and not isinstance(data, (Mapping, bytes)):
+    if isinstance(data, Iterable) and not isinstance(data, bytes | pa.Array | pa.ChunkedArray):
         return _stream_of_batches(iter(data), selection, like)
     raise UsageError(
-        f"cannot read rows from a {type(data).__name__}: give paths, an array, a table, "
-        "an object with __arrow_c_stream__, or an iterator of batches"
+        f"cannot read rows from a {type(data).__name__}: give paths, a NumPy array, a sparse matrix, a list "
+        "of rows, a dict of columns, a frame of pandas or polars, a table, data set or reader of pyarrow, a "
+        "relation of DuckDB, an object with __arrow_c_stream__, or an iterator of batches"
     )
 
 
-def _is_in_memory(data: object) -> bool:
-    """Say whether data are a table of pyarrow, pandas or polars; others may compute rows on demand."""
-    if isinstance(data, (pa.Table, pa.RecordBatch)):
-        return True
-    frames = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
-    return any(kind.__module__.partition(".")[0] in ("pandas", "polars") for kind in frames)
-
-
 def _as_table(data: object) -> pa.Table:
+    """Return a batch as a table."""
+    frame = frame_of(data, None)
+    if frame is not None:
+        return frame.table
     try:
         return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as error:

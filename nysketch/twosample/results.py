@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nysketch._support.html_repr import MOST_ROWS, counted, html_table, one_line, with_error
+from nysketch._support.html_repr import verdict as verdict_in_words
 from nysketch._support.seeds import require_seed
 from nysketch.errors import UsageError
 from nysketch.twosample.explain import Explanation
@@ -81,7 +83,7 @@ class Robustness:
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """How two sketches differ; without outlying blocks, if that was asked for."""
 
@@ -122,6 +124,25 @@ class Comparison:
         p = self.verdict.p_value if self.p_value_adjusted is None else self.p_value_adjusted
         return p <= self.alpha
 
+    def _found(self) -> tuple[str, ...]:
+        """Return what was found, in words."""
+        p = self.p_value if self.p_value_adjusted is None else self.p_value_adjusted
+        distance = f"MMD {with_error(self.mmd, self.distance.standard_error)}"
+        return distance, *verdict_in_words(self.rejected, p, self.alpha, "different")
+
+    def __repr__(self) -> str:
+        return one_line("Comparison", *self._found())
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "first": self.names[0],
+            "second": self.names[1],
+            "found": ", ".join(self._found()),
+            "rows": " and ".join(f"{rows:,}" for rows in self.rows),
+            "notes": " ".join(self.notes) or None,
+        }
+        return html_table("Comparison", facts)
+
     def describe(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         verdict, distance = self.verdict, self.distance
@@ -156,7 +177,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparisons:
     """Several comparisons, with p-values adjusted for their number."""
 
@@ -169,6 +190,20 @@ class Comparisons:
     def rejected(self) -> list[Comparison]:
         """Those whose difference is more than chance."""
         return [comparison for comparison in self.found if comparison.rejected]
+
+    def __repr__(self) -> str:
+        pairs = f"{counted(len(self.found), 'pair')} of {counted(len(self.names), 'sketch', 'sketches')}"
+        tested = [comparison for comparison in self.found if comparison.rejected is not None]
+        verdict = f"{len(self.rejected)} different at {tested[0].alpha:g}" if tested else "not tested"
+        return one_line("Comparisons", pairs, verdict)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            f"{found.names[0]} – {found.names[1]}": ", ".join(found._found())
+            for found in self.found[:MOST_ROWS]
+        }
+        more = len(self.found) - len(facts)
+        return html_table("Comparisons", facts | {"more": f"{more:,} pairs" if more else None})
 
     def describe(self) -> dict[str, Any]:
         """Return plain values, ready for JSON: those of the comparison, or a list of all of them."""

@@ -145,7 +145,7 @@ def _check_exports(do, tmp_path, path, sketch):
     listed = json.loads((tmp_path / "out.json").read_text())
     assert listed["arrays"]["kernel_sums"] == sketch.kernel_sums.tolist()
     assert listed["origin"] == sketch.basis.origin
-    if sketch.basis.features == "nystrom":
+    if sketch.basis.feature_map == "nystrom":
         do("export", path, "-o", tmp_path / "out.parquet")
         table = pq.read_table(tmp_path / "out.parquet")
         assert table.num_rows == sketch.basis.m

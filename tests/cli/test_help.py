@@ -268,7 +268,8 @@ def test_a_model_given_for_a_sketch_is_answered_with_what_reads_it(run_cli, shel
     result = run_cli(command, model, *more)
     assert (result.returncode, result.stdout) == (5, "")
     assert (
-        f"{model}: this is a model, not a sketch. `nysketch assign`, `score` and `plot` read" in result.stderr
+        f"{model}: this is a model, not a sketch. `nysketch assign`, `nysketch score` and `nysketch plot` read"
+        in result.stderr
     )
 
 

@@ -494,11 +494,11 @@ def test_little_to_learn_from_gives_a_model_or_a_clear_refusal(name, few_draws):
     made = sketch_of(rows, **({"landmarks": 30} | options))
     width = np.ptp(rows, axis=0)
     # A constant column has its own units; without landmarks nobody knows better.
-    unknown = 1.0 if made.basis.features == "fourier" else 0.05
+    unknown = 1.0 if made.basis.feature_map == "fourier" else 0.05
     room = width + 1e-6 * np.abs(rows).max(axis=0) + unknown * (width == 0)
     answers = 0
     for k, decoder, covariance in REQUESTS:
-        if k == 40 and made.basis.features == "fourier":
+        if k == 40 and made.basis.feature_map == "fourier":
             continue
         try:
             model = learn(made, k, covariance, decoder=decoder, trials=1)

@@ -16,7 +16,14 @@ from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
 from nysketch.columns import Column, feature_names
-from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
+from nysketch.errors import (
+    CorruptSketchError,
+    InputError,
+    InvalidRowsError,
+    OutputError,
+    SchemaError,
+    UsageError,
+)
 from nysketch.models.files import FORMATS, from_description, load_model, save_model
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
@@ -245,6 +252,54 @@ def test_rows_of_another_width_are_refused():
     for model in (kmeans_model(d=3), mixture_model(d=3)):
         with pytest.raises(ValueError, match=r"rows have shape \(5, 2\)"):
             model.labels(np.zeros((5, 2)))
+
+
+# ---- data with names -------------------------------------------------------------------------------
+
+
+MODELS = [kmeans_model(), *(mixture_model(kind) for kind in TYPES)]
+
+
+def functions_of(model):
+    names = ["labels", "predict", "costs"]
+    names += (
+        ["squared_distances"] if isinstance(model, KMeansModel) else ["log_densities", "responsibilities"]
+    )
+    return [getattr(model, name) for name in names]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_columns_are_found_by_name(model, tmp_path):
+    rows = np.random.default_rng(5).normal(size=(500, 3)) * 3
+    names = [column.name for column in model.columns]
+    turned = {"text": ["x"] * 500} | {name: rows[:, i] for i, name in reversed([*enumerate(names)])}
+    pq.write_table(pa.table(turned), tmp_path / "rows.parquet")
+    forms = [turned, pa.table(turned), tmp_path / "rows.parquet", rows.tolist(), np.ma.masked_array(rows)]
+    forms += [pytest.importorskip(library).DataFrame(turned) for library in ("pandas", "polars")]
+    assert not np.array_equal(model.labels(rows), model.labels(rows[:, ::-1]))
+    for function in functions_of(model):
+        expected = function(rows)
+        for data in forms:
+            found = function(data)
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_missing_column_or_value_is_an_error(model):
+    names = [column.name for column in model.columns]
+    data = {name: [1.0, 2.0] for name in names}
+    for function in functions_of(model):
+        with pytest.raises(SchemaError, match=f"no column {names[1]!r}"):
+            function({name: values for name, values in data.items() if name != names[1]})
+        with pytest.raises(
+            InvalidRowsError, match=rf"column {names[2]!r} has 1 nulls. Drop such rows first$"
+        ):
+            function(data | {names[2]: [1.0, None]})
+        with pytest.raises(InvalidRowsError, match=r"array: holds NaN or infinities. Drop such rows first$"):
+            function(np.array([[1.0, 2.0, np.nan]]))
+        with pytest.raises(InvalidRowsError, match="column"):
+            function(np.ma.masked_array([[1.0, 2.0, 3.0]], mask=[[0, 0, 1]]))
 
 
 # ---- descriptions ----------------------------------------------------------------------------------

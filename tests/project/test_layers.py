@@ -28,6 +28,7 @@ HEAVY = {"pyarrow", "h5py", "click", "tqdm", "numba"}
 # Imports that go up, or back to where they come from: file, function, what.
 UPWARD = {
     ("basis/base.py", "Basis.fit", "nysketch.passes.pilot"),  # people look for it there
+    ("basis/base.py", "Basis._at_rows", "nysketch.passes.rows"),  # as for features and embeddings of rows
 }
 
 # Imports of names that are put together when they run.

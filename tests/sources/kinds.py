@@ -10,8 +10,11 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
 
 
 def matrix(table):
@@ -130,6 +133,60 @@ def as_stdin(table):
     return SimpleNamespace(buffer=io.BytesIO(sink.getvalue()))
 
 
+def pandas_frame(table, folder):
+    return pytest.importorskip("pandas").DataFrame(
+        {name: table[name].to_pylist() for name in table.column_names}
+    )
+
+
+def pandas_series(table, folder):
+    return pandas_frame(table, folder).iloc[:, 0]
+
+
+def polars_frame(table, folder):
+    return pytest.importorskip("polars").from_arrow(table)
+
+
+def polars_series(table, folder):
+    return polars_frame(table, folder).to_series()
+
+
+def lazy_frame(table, folder):
+    return pytest.importorskip("polars").scan_parquet(parquet(table, folder))
+
+
+def relation(table, folder):
+    return pytest.importorskip("duckdb").connect().read_parquet(parquet(table, folder))
+
+
+def dataset(table, folder):
+    return pyarrow.dataset.dataset(parts(table, folder))
+
+
+def dict_of_arrays(table, folder):
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def dict_of_lists(table, folder):
+    return table.to_pydict()
+
+
+def list_of_rows(table, folder):
+    return matrix(table).tolist()
+
+
+def list_of_tuples(table, folder):
+    return tuple(map(tuple, matrix(table).tolist()))
+
+
+def sparse_matrix(table, folder):
+    return scipy.sparse.csr_matrix(matrix(table))
+
+
+def sparse_array(table, folder):
+    return scipy.sparse.coo_array(matrix(table))
+
+
 def hdf5_fixed(table, folder):
     encoded = np.array([text.encode() for text in table[0].to_pylist()])
     with h5py.File(folder / "fixed.h5", "w") as file:
@@ -162,11 +219,15 @@ FILES = (
     hdf5_contiguous,
     hdf5_vectors,
 )
-REREADABLE = (*FILES, numpy_array, arrow_table)
+ROWS = (list_of_rows, list_of_tuples, sparse_matrix, sparse_array)
+FRAMES = (pandas_frame, polars_frame, dict_of_arrays, dict_of_lists)
+QUERIES = (lazy_frame, relation, dataset)
+REREADABLE = (*FILES, numpy_array, arrow_table, *ROWS, *FRAMES, *QUERIES)
 STREAMS = (capsule, reader, arrays, record_batches, stdin)
 KINDS = {make.__name__: make for make in (*REREADABLE, *STREAMS)}
 
 TEXT_FILES = (parquet, parts, directory, glob, hive, uri, feather, csv, hdf5_vectors, hdf5_fixed)
-TEXT_REREADABLE = (*TEXT_FILES, numpy_objects, numpy_strings, arrow_table)
+SERIES = (pandas_series, polars_series)
+TEXT_REREADABLE = (*TEXT_FILES, numpy_objects, numpy_strings, arrow_table, *FRAMES, *SERIES, *QUERIES)
 TEXT_STREAMS = (capsule, reader, numpy_batches, record_batches, stdin)
 TEXT_KINDS = {make.__name__: make for make in (*TEXT_REREADABLE, *TEXT_STREAMS)}

@@ -72,7 +72,7 @@ def test_a_record_batch_is_a_table(table):
     np.testing.assert_array_equal(read_all(open_source(table.to_batches()[0])), read_all(open_source(table)))
 
 
-@pytest.mark.parametrize("data", [pa.chunked_array([[1.0]]), {"x": [1.0]}, 5, None, b"x", object()])
+@pytest.mark.parametrize("data", [pa.chunked_array([[1.0]]), {1.0}, 5, None, b"x", object()])
 def test_what_is_no_source_is_a_usage_error(data):
     with pytest.raises(UsageError, match="cannot"):
         open_source(data)

@@ -762,14 +762,6 @@ def test_an_array_of_text_takes_its_name_from_the_basis_and_has_no_weights():
         open_source(array)
 
 
-@pytest.mark.parametrize("module", ["polars.dataframe.frame", "pandas.core.frame"])
-def test_frames_hold_text_too(module, table, texts):
-    frame = type("DataFrame", (OnlyCapsule,), {"__module__": module})
-    source = open_source(frame(table), text=True)
-    assert source.rereadable
-    assert read_text(source) == texts
-
-
 def test_standard_input_cut_short_is_noticed(monkeypatch, table):
     whole = as_stdin(table).buffer.getvalue()
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(whole[: len(whole) // 2])))
