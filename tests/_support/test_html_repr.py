@@ -44,7 +44,7 @@ def objects(names):
     yield "MixtureModel", mixture
     yield "Score", score(kmeans, open_source(data))
     yield "Score", score(mixture, open_source(data))
-    yield "Coreset", nysketch.coreset(data, s=5, landmarks=30)
+    yield "Coreset", nysketch.coreset(data, functions=5, landmarks=30)
     yield "Comparison", nysketch.compare(sketch, other)
     yield "Comparison", nysketch.compare(sketch, other, test="none")
     every = [sketch, other, nysketch.sketch(table(names, seed=2), basis=sketch.basis)]

@@ -447,7 +447,7 @@ def test_wide_rows_have_a_smaller_default():
 
 @pytest.mark.parametrize("options", [{"far_rows": -1}, {"cells": False, "far_rows": 5}])
 def test_impossible_wishes_are_refused(options):
-    with pytest.raises(UsageError, match="far rows"):
+    with pytest.raises(UsageError, match="far_rows"):
         sketch(ROWS, BASIS, **options)
 
 

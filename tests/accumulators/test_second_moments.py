@@ -184,7 +184,7 @@ def test_bytes_do_not_depend_on_threads_or_batches(files, tmp_path, name):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_files_together_or_apart_give_the_same_bytes(files, tmp_path, name):
     options = {"second_moments": True} | OPTIONS[name]
-    making = {key: options.pop(key) for key in ("m", "kernel", "features") if key in options}
+    making = {key: options.pop(key) for key in ("landmarks", "kernel", "features") if key in options}
     a, b = (str(files / f"{name}.parquet") for name in "ab")
     basis = nysketch.Basis.fit(a, columns=[f"x{i}" for i in range(4)], **making)
     both = nysketch.sketch([a, b], basis=basis, **options)

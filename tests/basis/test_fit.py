@@ -279,13 +279,15 @@ def test_every_sampling_of_numbers_and_text(tables, tmp_path, sampling, kind):
         assert (loaded.digest, loaded.origin) == (basis.digest, basis.origin)
 
 
-@pytest.mark.parametrize("features", [{"m": "auto", "max_landmarks": 250}, {"features": "fourier", "m": 40}])
+@pytest.mark.parametrize(
+    "features", [{"landmarks": "auto", "max_landmarks": 250}, {"features": "fourier", "landmarks": 40}]
+)
 def test_other_origins_round_trip_through_files(tables, tmp_path, features):
     basis = Basis.fit(tables / "numbers.parquet", **features)
     assert basis.origin == json.loads(json.dumps(basis.origin, allow_nan=False))
     nysketch.save(basis, tmp_path / "basis.nysk")
     assert nysketch.load(tmp_path / "basis.nysk").origin == basis.origin
-    assert ("auto" in basis.origin) == (features["m"] == "auto")
+    assert ("auto" in basis.origin) == (features["landmarks"] == "auto")
 
 
 SCRIPT = """
@@ -293,9 +295,9 @@ import sys
 from nysketch.basis.base import Basis
 from nysketch.basis.landmarks import SAMPLINGS
 for sampling in SAMPLINGS:
-    print(sampling, Basis.fit(sys.argv[1], m=60, sampling=sampling).digest)
-print("auto", Basis.fit(sys.argv[1], m="auto", max_landmarks=250, kernel="matern32").digest)
-print("fourier", Basis.fit(sys.argv[1], m=60, features="fourier").digest)
+    print(sampling, Basis.fit(sys.argv[1], landmarks=60, sampling=sampling).digest)
+print("auto", Basis.fit(sys.argv[1], landmarks="auto", max_landmarks=250, kernel="matern32").digest)
+print("fourier", Basis.fit(sys.argv[1], landmarks=60, features="fourier").digest)
 """
 
 

@@ -267,10 +267,8 @@ def test_a_model_given_for_a_sketch_is_answered_with_what_reads_it(run_cli, shel
     more = ["-o", tmp_path / "out.npz"] if command == "export" else []
     result = run_cli(command, model, *more)
     assert (result.returncode, result.stdout) == (5, "")
-    assert (
-        f"{model}: this is a model, not a sketch. `nysketch assign`, `nysketch score` and `nysketch plot` read"
-        in result.stderr
-    )
+    readers = "`nysketch assign`, `nysketch score` and `nysketch plot`"
+    assert f"{model}: this is a model, not a sketch. {readers} read models" in result.stderr
 
 
 def test_other_files_are_called_what_they_are_not(run_cli, tmp_path):

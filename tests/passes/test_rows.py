@@ -50,7 +50,7 @@ KERNELS = [
     {"kernel": "gaussian"},
     {"kernel": "laplacian-l1"},
     {"kernel": "matern52"},
-    {"kernel": "linear", "scaling": "none"},
+    {"kernel": "linear", "scale": "none"},
     {"groups": {"u": ["a"], "v": ["b", "c"]}},
 ]
 

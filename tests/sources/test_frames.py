@@ -20,7 +20,7 @@ from nysketch.sources.open import open_source
 from tests.helpers import ROOT
 from tests.sources.helpers import counted_nulls, read_all
 
-OPTIONS = {"m": 10, "threads": 1, "blocks": 4}
+OPTIONS = {"landmarks": 10, "threads": 1, "blocks": 4}
 
 
 def contents(data, **options):
@@ -91,7 +91,7 @@ def test_columns_of_text_are_left_out(make):
 
 def test_a_column_of_text_can_be_read_by_a_text_kernel(make):
     data = {"a": [1.0] * 60, "s": [f"{i % 7} text {i % 11}" for i in range(60)]}
-    options = {"kernel": "spectrum", "m": 5}
+    options = {"kernel": "spectrum", "landmarks": 5}
     assert contents(make(data), **options) == contents(pa.table(data), **options)
 
 
@@ -111,7 +111,7 @@ def test_no_rows_are_an_input_error(make):
     data = data.lazy() if make is as_lazy else data if make is as_polars else make(data)
     for use in (nysketch.sketch, Basis.fit, nysketch.coreset):
         with pytest.raises(InputError, match="no rows"):
-            use(data, **({"s": 2} if use is nysketch.coreset else {"m": 2}))
+            use(data, **({"functions": 2} if use is nysketch.coreset else {"landmarks": 2}))
 
 
 def test_a_basis_chooses_columns_by_name_in_any_order(make):
@@ -127,7 +127,7 @@ def test_a_basis_chooses_columns_by_name_in_any_order(make):
 def test_bases_and_coresets_are_those_of_the_equal_table(make):
     table = pa.table(columns())
     assert Basis.fit(make(columns()), landmarks=9) == Basis.fit(table, landmarks=9)
-    found, expected = (nysketch.coreset(data, s=5, landmarks=20) for data in (make(columns()), table))
+    found, expected = (nysketch.coreset(data, functions=5, landmarks=20) for data in (make(columns()), table))
     assert np.array_equal(found.numbers, expected.numbers)
     assert np.array_equal(found.weights, expected.weights)
 
@@ -392,8 +392,8 @@ def test_no_library_of_frames_is_loaded_unless_it_is_there_already():
     # But for pandas: pyarrow loads it, if it can, to recognise its missing values.
     code = (
         "import sys, numpy as np, nysketch\n"
-        "nysketch.sketch({'a': [1.0, 2.0, 3.0]}, m=2)\n"
-        "nysketch.sketch(np.arange(3.0), m=2)\n"
+        "nysketch.sketch({'a': [1.0, 2.0, 3.0]}, landmarks=2)\n"
+        "nysketch.sketch(np.arange(3.0), landmarks=2)\n"
         "print(*{'polars', 'duckdb'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
