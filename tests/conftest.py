@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 import nysketch
+from tests.forks import Forks
+
+TIMEOUT = 600  # for a command; a hang is found in the end, and a busy machine is no failure
 
 # The first call of a compiled function takes seconds; how long tests take is nobody's promise. The same
 # examples every time: a failure must be there again tomorrow.
@@ -57,8 +60,8 @@ def cli_command():
 
 
 @pytest.fixture(scope="session")
-def run_cli(cli_command):
-    """Run the real command: `run_cli("info", path, env={...})` → returncode, stdout, stderr."""
+def run_process(cli_command):
+    """Run the command in a new interpreter: `run_process("info", path)` → returncode, stdout, stderr."""
     command, environment = cli_command
 
     def run(*args, env=None, text=True, **options):
@@ -67,11 +70,28 @@ def run_cli(cli_command):
             capture_output=True,
             text=text,
             env=environment | (env or {}),
-            timeout=120,
+            timeout=TIMEOUT,
             **options,
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def run_cli(cli_command, run_process):
+    """Run the command in a process that is forked, where that is the same as a new interpreter."""
+    forks = Forks(cli_command[1])
+
+    def run(*args, env=None, **options):
+        env = env or {}
+        # What an interpreter reads when it starts, and what starts interpreters itself.
+        new = any(not name.startswith(("NYSKETCH_", "AWS_")) for name in env) or "--engine" in args
+        if new or options.keys() - {"cwd", "input", "text"}:
+            return run_process(*args, env=env, **options)
+        return forks.run(list(map(str, args)), env=env, timeout=TIMEOUT, **options)
+
+    yield run
+    forks.stop()
 
 
 @pytest.fixture(scope="session")
