@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 import nysketch
+from tests import BLAS
 from tests.forks import Forks
 
 TIMEOUT = 600  # for a command; a hang is found in the end, and a busy machine is no failure
@@ -49,7 +50,9 @@ def parquet(tmp_path, make_parquet):
 
 
 def clean_environment(**changes):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NYSKETCH_")}
+    """Return the environment of a user who has set nothing."""
+    kept = {name: value for name, value in os.environ.items() if name not in BLAS}
+    kept = {name: value for name, value in kept.items() if not name.startswith("NYSKETCH_")}
     return kept | changes
 
 

@@ -1,4 +1,4 @@
-"""Commands as processes that are forked from one with all modules loaded: real ones, without the second to load.
+"""Commands in processes that are forked from one with all modules loaded, which saves most of their time.
 
 `python tests/forks.py FD` is that process. It reads requests from a socket and forks; the child becomes
 `python -m nysketch` with the arguments, the folder, the environment and the files of the request.
@@ -19,6 +19,7 @@ import tempfile
 import threading
 import warnings
 from contextlib import suppress
+from pathlib import Path
 
 
 class Forks:
@@ -46,7 +47,7 @@ class Forks:
             if input is not None:
                 given.write(input.encode() if text else input)
                 given.seek(0)
-            request = json.dumps({"arguments": arguments, "env": env, "cwd": os.fspath(cwd or os.getcwd())})
+            request = json.dumps({"arguments": arguments, "env": env, "cwd": os.fspath(cwd or Path.cwd())})
             data = request.encode()
             files = [given.fileno(), out.fileno(), err.fileno()]
             socket.send_fds(self._socket, [len(data).to_bytes(4, "little")], files)
