@@ -10,9 +10,8 @@ from hypothesis import settings
 
 import nysketch
 from tests import BLAS
+from tests.disturbances import PATIENCE
 from tests.forks import Forks
-
-TIMEOUT = 600  # for a command; a hang is found in the end, and a busy machine is no failure
 
 # The first call of a compiled function takes seconds; how long tests take is nobody's promise. The same
 # examples every time: a failure must be there again tomorrow.
@@ -73,7 +72,7 @@ def run_process(cli_command):
             capture_output=True,
             text=text,
             env=environment | (env or {}),
-            timeout=TIMEOUT,
+            timeout=PATIENCE,
             **options,
         )
 
@@ -89,12 +88,36 @@ def run_cli(cli_command, run_process):
         env = env or {}
         # What an interpreter reads when it starts, and what starts interpreters itself.
         new = any(not name.startswith(("NYSKETCH_", "AWS_")) for name in env) or "--engine" in args
-        if new or options.keys() - {"cwd", "input", "text"}:
+        if new or options.keys() - {"cwd", "input", "text", "prepare"}:
             return run_process(*args, env=env, **options)
-        return forks.run(list(map(str, args)), env=env, timeout=TIMEOUT, **options)
+        return forks.run(list(map(str, args)), env=env, timeout=PATIENCE, **options)
 
     yield run
     forks.stop()
+
+
+@pytest.fixture
+def start_cli(cli_command):
+    """Start the command, after a program of disturbances.py; whatever is left of it is killed at the end."""
+    started = []
+
+    def start(*args, prepare="", cwd=None):
+        program = f"{prepare}\nfrom nysketch.__main__ import main\nmain()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, args)],
+            cwd=cwd,
+            env=cli_command[1],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -37,8 +37,8 @@ class Forks:
                 pass_fds=[other.fileno()],
             )
 
-    def run(self, arguments, *, env, cwd=None, input=None, text=True, timeout):
-        """Do what `subprocess.run` does with `capture_output`."""
+    def run(self, arguments, *, env, prepare="", cwd=None, input=None, text=True, timeout):
+        """Do what `subprocess.run` does with `capture_output`; `prepare` is a program to run before."""
         with (
             tempfile.TemporaryFile() as given,
             tempfile.TemporaryFile() as out,
@@ -47,8 +47,8 @@ class Forks:
             if input is not None:
                 given.write(input.encode() if text else input)
                 given.seek(0)
-            request = json.dumps({"arguments": arguments, "env": env, "cwd": os.fspath(cwd or Path.cwd())})
-            data = request.encode()
+            request = {"arguments": arguments, "env": env, "cwd": os.fspath(cwd or Path.cwd())}
+            data = json.dumps(request | {"prepare": prepare}).encode()
             files = [given.fileno(), out.fileno(), err.fileno()]
             socket.send_fds(self._socket, [len(data).to_bytes(4, "little")], files)
             self._socket.sendall(data)
@@ -100,7 +100,7 @@ def _load():
 
 
 def _serve(requests):
-    """Fork for every request; return the arguments in the child, None at the end in the parent."""
+    """Fork for every request; return the request in the child, None at the end in the parent."""
     while True:
         header, files, _, _ = socket.recv_fds(requests, 4, 3)
         if not header:
@@ -116,7 +116,7 @@ def _serve(requests):
                 os.close(file)
             os.chdir(request["cwd"])
             os.environ.update(request["env"])
-            return request["arguments"]
+            return request
         for file in files:
             os.close(file)
         requests.sendall(pid.to_bytes(4, "little"))
@@ -127,10 +127,11 @@ if __name__ == "__main__":
     sys.path[0] = ""  # as `python -m` does
     _load()
     gc.freeze()
-    arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
-    if arguments is not None:
-        sys.argv[1:] = arguments
+    request = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if request is not None:
+        sys.argv[1:] = request["arguments"]
         try:
+            exec(request["prepare"], {})
             runpy.run_module("nysketch", run_name="__main__", alter_sys=True)
         except SystemExit as end:
             # Tidying up all those modules would take longer than most commands.
