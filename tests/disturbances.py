@@ -35,6 +35,22 @@ FragmentTask.chunks = endless
 """
 
 
+def slow(seconds):
+    """Let every fragment of a sketch take so long; for processes that get more than one at a time."""
+    return f"""
+import time
+from nysketch.passes.task import FragmentTask
+chunks = FragmentTask.chunks
+def slow(self, fragment, check, *options):
+    if type(self).__name__ == "FragmentAccumulator":
+        for _ in range(int({seconds} / 0.05)):
+            check()
+            time.sleep(0.05)
+    return chunks(self, fragment, check, *options)
+FragmentTask.chunks = slow
+"""
+
+
 def noting_waits(note):
     """Make a file `note` while waiting for the lock of an output, or for anything else that is slept for."""
     return f"""

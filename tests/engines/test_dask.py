@@ -118,7 +118,7 @@ def test_work_is_shipped_once_to_each_worker(source, engine, notes):
 
 
 def test_leaving_early_leaves_nothing_behind(source, client, engine, notes):
-    with closing(engine.run(Count(source, notes, seconds=0.05), source.fragments())) as finished:
+    with closing(engine.run(Count(source, notes, seconds=0.5), source.fragments())) as finished:
         next(finished)
     assert len(list(notes.glob("try-*"))) < FRAGMENTS
     assert not client.futures

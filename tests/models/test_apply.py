@@ -551,7 +551,13 @@ def test_only_so_much_waits_for_its_turn():
         with closing(run_in_order(work, range(10), threads=4, size=lambda piece: 10, most=50)) as run:
             yield from run
 
-    threading.Timer(0.3, gate.set).start()
+    def open_gate():
+        while len(made) < 5:
+            time.sleep(0.01)
+        time.sleep(0.2)  # for more than may be
+        gate.set()
+
+    threading.Thread(target=open_gate, daemon=True).start()
     for _ in pieces():
         taken += 1
         most_waiting = max(most_waiting, len(made) - taken)
