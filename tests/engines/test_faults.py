@@ -29,6 +29,8 @@ from tests.engines.works import Count, Pieces, attempts
 
 FRAGMENTS = 41
 
+pytestmark = pytest.mark.slow  # most of them start a cluster of their own
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):

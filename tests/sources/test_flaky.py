@@ -82,6 +82,7 @@ def test_the_command_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path,
     assert "trying again (1 of 4) in" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_cluster_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path, run_cli):
     """Footers and pilot, then rows: read by workers, which try again by themselves."""
     proxy = proxied(share=0.05, seed=4)
@@ -102,6 +103,7 @@ def page_of(tmp_path, group):
     return column.data_page_offset + column.total_compressed_size // 2
 
 
+@pytest.mark.slow
 def test_bytes_that_never_come_are_named_and_the_checkpoint_continues(s3, stored, proxied, tmp_path, run_cli):
     at = page_of(tmp_path, 7)
 
@@ -154,6 +156,7 @@ def test_a_server_that_never_answers_is_given_up(s3, bucket, silence, tmp_path, 
     assert silence.connections == 2  # no hidden attempts
 
 
+@pytest.mark.slow
 def test_a_server_that_falls_silent_is_given_up(stored, proxied, tmp_path, no_waits):
     at, fallen = page_of(tmp_path, 5), []
     proxy = proxied()
