@@ -96,7 +96,7 @@ def _load():
     # Machine code: in memory, without a thread that is left.
     table = pa.table({"x": np.random.default_rng(0).normal(size=100)})
     for precision in ("float32", "float64"):
-        nysketch.sketch(table, m=5, threads=1, precision=precision)
+        nysketch.sketch(table, landmarks=5, threads=1, precision=precision)
 
 
 def _serve(requests):

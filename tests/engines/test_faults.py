@@ -276,7 +276,7 @@ def test_an_interrupted_command_stops_its_workers_and_can_be_continued(
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + how, errors
     assert "Traceback" not in errors
-    assert "the same command continues it" in errors
+    assert "run the same command again to continue" in errors
     with pytest.raises(ProcessLookupError):  # neither workers nor nannies are left
         wait_for(lambda: os.killpg(process.pid, 0))
     done = run_cli(*flags, "-o", output, "--json")

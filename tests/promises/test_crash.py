@@ -95,7 +95,7 @@ def test_a_signal_leaves_a_checkpoint_and_a_message(folder, start_cli, run_cli, 
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stdout) == (code, "")
-    assert word in stderr and "the same command continues it" in stderr
+    assert word in stderr and "run the same command again to continue" in stderr
     assert "Traceback" not in stderr
     assert checkpoint.exists() and not (folder / "out.nysk").exists()
     assert not (folder / ".out.nysk.lock").exists()
