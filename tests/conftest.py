@@ -9,6 +9,9 @@ import pytest
 from hypothesis import settings
 
 import nysketch
+from tests import BLAS
+from tests.disturbances import PATIENCE
+from tests.forks import Forks
 
 # The first call of a compiled function takes seconds; how long tests take is nobody's promise. The same
 # examples every time: a failure must be there again tomorrow.
@@ -46,7 +49,9 @@ def parquet(tmp_path, make_parquet):
 
 
 def clean_environment(**changes):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("NYSKETCH_")}
+    """Return the environment of a user who has set nothing."""
+    kept = {name: value for name, value in os.environ.items() if name not in BLAS}
+    kept = {name: value for name, value in kept.items() if not name.startswith("NYSKETCH_")}
     return kept | changes
 
 
@@ -57,8 +62,8 @@ def cli_command():
 
 
 @pytest.fixture(scope="session")
-def run_cli(cli_command):
-    """Run the real command: `run_cli("info", path, env={...})` → returncode, stdout, stderr."""
+def run_process(cli_command):
+    """Run the command in a new interpreter: `run_process("info", path)` → returncode, stdout, stderr."""
     command, environment = cli_command
 
     def run(*args, env=None, text=True, **options):
@@ -67,11 +72,52 @@ def run_cli(cli_command):
             capture_output=True,
             text=text,
             env=environment | (env or {}),
-            timeout=120,
+            timeout=PATIENCE,
             **options,
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def run_cli(cli_command, run_process):
+    """Run the command in a process that is forked, where that is the same as a new interpreter."""
+    forks = Forks(cli_command[1])
+
+    def run(*args, env=None, **options):
+        env = env or {}
+        # What an interpreter reads when it starts, and what starts interpreters itself.
+        new = any(not name.startswith(("NYSKETCH_", "AWS_")) for name in env) or "--engine" in args
+        if new or options.keys() - {"cwd", "input", "text", "prepare"}:
+            return run_process(*args, env=env, **options)
+        return forks.run(list(map(str, args)), env=env, timeout=PATIENCE, **options)
+
+    yield run
+    forks.stop()
+
+
+@pytest.fixture
+def start_cli(cli_command):
+    """Start the command, after a program of disturbances.py; whatever is left of it is killed at the end."""
+    started = []
+
+    def start(*args, prepare="", cwd=None):
+        program = f"{prepare}\nfrom nysketch.__main__ import main\nmain()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, args)],
+            cwd=cwd,
+            env=cli_command[1],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

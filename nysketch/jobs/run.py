@@ -43,6 +43,7 @@ _REMEDY = "Remove the file: the next run makes it again if its inputs still exis
 # Files of partitions/ that a run may remove: sketches, descriptions, checkpoints. It keeps all others.
 _OURS = re.compile(r"\.(nysk(\.next|\.checkpoint)?|json)$")
 _UNFIT = (CorruptSketchError, IncompatibleError, InputError)
+_FOLDERS = ("partitions", "windows", "drift", "models")
 
 
 def run_job(
@@ -96,12 +97,17 @@ def _require_store_or_nothing(store: Store) -> None:
         return
     if not store.path.is_dir():
         raise UsageError(f"{store.path}: not a directory; [job] store must name one")
-    others = [path.name for path in store.path.iterdir() if not path.name.startswith(".")]
-    if others:
+    others = [path.name for path in store.path.iterdir() if not _may_be_ours(path)]
+    if others and not store.file.exists():  # another run may have made it just now
         raise UsageError(
             f"{store.path}: contains {min(others)} but no store.json, so it is not a store; [job] store "
             "must name a store, an empty directory, or a new one"
         )
+
+
+def _may_be_ours(path: Path) -> bool:
+    """Tell whether a path may be there before store.json: a lock, or a folder that a run made first."""
+    return path.name.startswith(".") or (path.name in _FOLDERS and path.is_dir() and not any(path.iterdir()))
 
 
 @contextlib.contextmanager
@@ -174,7 +180,7 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProg
 def _prepare(job: Job, store: Store) -> None:
     """Clear up after a killed run, and make sure that the store is that of this job."""
     sweep(store.folders, but=lock_path(store.file))
-    for folder in ("partitions", "windows", "drift", "models"):
+    for folder in _FOLDERS:
         make_folder(store.path / folder)
     window_step.settle(store)
     for path in sorted((store.path / "partitions").glob(f"*{SKETCH}.next")):

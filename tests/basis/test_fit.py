@@ -19,6 +19,7 @@ from nysketch.basis.landmarks import SAMPLINGS
 from nysketch.basis.options import DEFAULT_CAP, BasisOptions
 from nysketch.columns import Column
 from nysketch.errors import InputError, UsageError
+from tests.disturbances import PATIENCE
 
 
 def mixture(rows, d=3, seed=0):
@@ -307,7 +308,7 @@ def test_the_threads_of_libraries_do_not_show(tables, cli_command):
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         environment = cli_command[1] | dict.fromkeys(names, threads)
         command = [sys.executable, "-c", SCRIPT, str(tables / "numbers.parquet")]
-        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
         assert result.returncode == 0, result.stderr
         assert len(result.stdout.splitlines()) == len(SAMPLINGS) + 2
         seen.add(result.stdout)

@@ -1,10 +1,7 @@
 """`nysketch coreset`, as a real process: files, what it prints, what it refuses, and with which exit code."""
 
 import json
-import os
 import signal
-import subprocess
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +12,7 @@ import pytest
 
 import nysketch
 from tests.cli.test_learn import refusal
+from tests.disturbances import PATIENCE, endless, wait_for
 
 COLUMNS = ["--columns", "x,y"]
 
@@ -214,29 +212,13 @@ def test_lists_are_refused_by_csv_before_anything_is_read(tmp_path, run_cli):
     assert run_cli(*args, "-o", tmp_path / "c.arrow").returncode == 0
 
 
-def test_an_interrupted_run_leaves_nothing(tables, tmp_path, cli_command):
-    command, environment = cli_command
-    pq.write_table(
-        pa.table({"x": np.random.default_rng(0).normal(size=3_000_000)}), tmp_path / "long.parquet"
-    )
-    args = [
-        *command,
-        "coreset",
-        tmp_path / "long.parquet",
-        "-s",
-        "100",
-        "-m",
-        "300",
-        "-o",
-        tmp_path / "c.csv",
-    ]
-    with subprocess.Popen(
-        list(map(os.fspath, args)), env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".c.csv*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+def test_an_interrupted_run_leaves_nothing(tmp_path, start_cli):
+    rows = np.random.default_rng(0).normal(size=20_000)
+    pq.write_table(pa.table({"x": rows}), tmp_path / "long.parquet", row_group_size=1000)
+    args = ["coreset", "long.parquet", "-s", 100, "-m", 300, "-o", "c.csv"]
+    process = start_cli(*args, cwd=tmp_path, prepare=endless(10, "FragmentRecombiner"))
+    wait_for(lambda: list(tmp_path.glob(".c.csv*")), process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and "interrupted" in errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.parquet"]

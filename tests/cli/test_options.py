@@ -11,6 +11,7 @@ import nysketch
 from nysketch.cli import ABOUT, COMMANDS, group
 from nysketch.cli._options.common import stack
 from nysketch.passes.pilot import default_pilot_rows
+from tests.disturbances import PATIENCE
 from tests.helpers import ROOT
 
 README = ROOT / "README.md"
@@ -58,7 +59,7 @@ def test_help_loads_nothing_heavy(cli_command, arguments):
         f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )
     command = [cli_command[0][0], "-c", code, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, env=cli_command[1], timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, env=cli_command[1], timeout=PATIENCE)
     assert result.stderr == "[]\n"
 
 
@@ -235,7 +236,7 @@ def test_complaints_follow_the_log_format_wherever_it_is_set(run_cli, tmp_path):
 @pytest.mark.parametrize("target", ["/dev/full", None], ids=["full", "closed"])
 def test_results_that_cannot_be_written_are_no_traceback(cli_command, shelf, target):
     command, environment = cli_command
-    options = {"cwd": shelf, "env": environment, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
+    options = {"cwd": shelf, "env": environment, "stderr": subprocess.PIPE, "text": True, "timeout": PATIENCE}
     if target is not None:
         with open(target, "w") as full:  # noqa: PTH123 - a device
             result = subprocess.run([*command, "info", "a.nysk"], stdout=full, **options)

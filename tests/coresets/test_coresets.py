@@ -164,6 +164,7 @@ def test_rows_with_nulls_are_dropped_and_counted():
     assert np.abs(mine - means).max() < 1e-10
 
 
+@pytest.mark.slow
 @given(
     rows=st.integers(1, 80),
     kinds=st.integers(1, 80),
@@ -285,6 +286,7 @@ def test_weights_too_uneven_for_a_sample_to_tell():
     require_exact(found, X, weights)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_right_for_data_from_elsewhere():
     """Landmarks that see little: what is outside of their span, and its error, against all pairs of rows."""
     basis = nysketch.Basis.fit(clusters(2000, d=4), landmarks=30, scale="none", bandwidth=2.0)

@@ -9,8 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from tests.conftest import clean_environment
-
-_SECONDS = 60  # for whatever should take one; a busy machine is no failure
+from tests.disturbances import PATIENCE
 
 
 class Cluster:
@@ -35,7 +34,7 @@ class Cluster:
 
     def add_worker(self, *, nanny=False, prepare=""):
         """Start a worker of one thread; `prepare` is run in its process before anything else."""
-        flags = ["--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", "--death-timeout", "60"]
+        flags = ["--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", "--death-timeout", str(PATIENCE)]
         flags += ["--nanny" if nanny else "--no-nanny", "--scheduler-file", str(self.file)]
         start = f"{prepare}\nimport sys; sys.argv = {['dask', 'worker', *flags]!r}\n"
         start += "from dask.cli import run_cli\nrun_cli()"
@@ -58,7 +57,7 @@ def running(folder, workers=2, **settings):
             cluster.add_worker()
         if workers:
             with connected(cluster) as client:
-                client.wait_for_workers(workers, timeout=_SECONDS)
+                client.wait_for_workers(workers, timeout=PATIENCE)
         yield cluster
     finally:
         cluster.stop()
@@ -69,7 +68,7 @@ def connected(cluster):
     """Yield a client of a cluster."""
     import distributed
 
-    client = distributed.Client(cluster.address, set_as_default=False, timeout=_SECONDS)
+    client = distributed.Client(cluster.address, set_as_default=False, timeout=PATIENCE)
     try:
         yield client
     finally:
@@ -78,7 +77,7 @@ def connected(cluster):
 
 def wait_for(condition):
     """Return once a condition holds."""
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:
             raise AssertionError("waited in vain")

@@ -6,6 +6,7 @@ import pytest
 
 from nysketch.engines.dask.engine import DaskEngine
 from nysketch.sources.open import open_source
+from tests.disturbances import PATIENCE
 from tests.engines import clusters, works
 
 cloudpickle.register_pickle_by_value(works)
@@ -27,7 +28,7 @@ def client(cluster):
 @pytest.fixture
 def engine(client):
     """An engine with small groups, so that there are many, and a deep tree."""
-    return DaskEngine(client, patience=30, seconds=0.02, fan_in=2)
+    return DaskEngine(client, patience=PATIENCE, seconds=0.02, fan_in=2)
 
 
 @pytest.fixture(scope="session")

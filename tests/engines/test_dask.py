@@ -118,7 +118,7 @@ def test_work_is_shipped_once_to_each_worker(source, engine, notes):
 
 
 def test_leaving_early_leaves_nothing_behind(source, client, engine, notes):
-    with closing(engine.run(Count(source, notes, seconds=0.05), source.fragments())) as finished:
+    with closing(engine.run(Count(source, notes, seconds=0.5), source.fragments())) as finished:
         next(finished)
     assert len(list(notes.glob("try-*"))) < FRAGMENTS
     assert not client.futures
@@ -181,6 +181,7 @@ def test_the_command_line_runs_on_a_cluster(run_cli, cluster, files, tmp_path, b
     assert "distributed" not in run.stderr
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_workers_of_its_own(run_cli, files, tmp_path):
     flags = ["--engine", "dask", "--workers", "2"]
     common = ["--exclude", "w", "-m", "20", "--group", "p=x0", "--group", "q=x1,x2"]
@@ -190,6 +191,7 @@ def test_the_command_line_starts_workers_of_its_own(run_cli, files, tmp_path):
     assert here.stdout == there.stdout
 
 
+@pytest.mark.slow
 def test_other_commands_run_on_a_cluster(run_cli, cluster, files, tmp_path):
     model = tmp_path / "model.json"
     sketch = nysketch.sketch(str(files), exclude=["w"], landmarks=30, threads=1)

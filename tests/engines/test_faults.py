@@ -23,10 +23,13 @@ from nysketch.files.checkpoint import checkpoint_path
 from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
+from tests.disturbances import PATIENCE, slow
 from tests.engines.clusters import connected, kill, running, wait_for
 from tests.engines.works import Count, Pieces, attempts
 
 FRAGMENTS = 41
+
+pytestmark = pytest.mark.slow  # most of them start a cluster of their own
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +38,6 @@ def table(tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "rows.parquet"
     rows = np.random.default_rng(0).normal(size=(60_000, 4))
     pq.write_table(pa.table({f"x{i}": rows[:, i] for i in range(4)}), path, row_group_size=1000)
-    return path
-
-
-@pytest.fixture(scope="module")
-def long_table(tmp_path_factory):
-    """A table that takes a worker some ten seconds, by a kernel that is slow; its basis, and its sketch."""
-    path = tmp_path_factory.mktemp("long") / "long.parquet"
-    rows = np.random.default_rng(1).normal(size=(200_000, 4))
-    pq.write_table(pa.table({f"x{i}": rows[:, i] for i in range(4)}), path, row_group_size=1000)
-    basis = nysketch.Basis.fit(str(path), landmarks=1000, kernel="laplacian-l1", sampling="uniform")
-    nysketch.save(basis, path.with_name("long.basis.nysk"))
-    nysketch.save(nysketch.sketch(path, basis=basis), path.with_name("long.nysk"))
     return path
 
 
@@ -84,7 +75,7 @@ def once_at(share, action):
 
 
 def engine_of(client, **options):
-    return DaskEngine(client, **({"patience": 30, "seconds": 0.05, "fan_in": 2} | options))
+    return DaskEngine(client, **({"patience": PATIENCE, "seconds": 0.05, "fan_in": 2} | options))
 
 
 # ---- workers ---------------------------------------------------------------------------------------
@@ -140,7 +131,7 @@ def test_a_fragment_that_kills_every_worker_is_named(source, notes, tmp_path, ho
     never = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": 0}
     with running(tmp_path, workers=0, **never) as cluster, connected(cluster) as client:
         cluster.add_worker(nanny=True)
-        engine = engine_of(client, seconds=5, patience=60)
+        engine = engine_of(client, seconds=5, patience=PATIENCE)
         engine_run = engine.run_together if how == "together" else engine.run_in_order
         kind = Count if how == "together" else Pieces
         work, done = kind(source, notes, deadly=(17,)), set()
@@ -259,15 +250,22 @@ def test_a_scheduler_file_that_is_not_there(run_cli, table, tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_stops_its_workers_and_can_be_continued(
-    cli_command, run_cli, tmp_path, how, long_table
+    cli_command, run_cli, tmp_path, how, table
 ):
     command, environment = cli_command
-    output = tmp_path / "s.nysk"
-    flags = ["sketch", long_table, "--basis", long_table.with_name("long.basis.nysk"), "-o", output]
-    slow = [*flags, "--engine", "dask", "--workers", "2", "--checkpoint-every", "0"]
+    many = tmp_path / "many.parquet"
+    pq.write_table(pq.read_table(table).slice(0, 20_000), many, row_group_size=50)
+    # In every process, workers too: 400 fragments of 0.3 s are not finished before the signal.
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(slow(0.3))
+    paths = f"{tmp_path / 'site'}{os.pathsep}{environment.get('PYTHONPATH', '')}"
+    flags = ["sketch", many, "-m", 50]
+    output, whole = tmp_path / "s.nysk", tmp_path / "whole.nysk"
+    assert run_cli(*flags, "-o", whole).returncode == 0
+    distributed = [*flags, "-o", output, "--engine", "dask", "--workers", "2", "--checkpoint-every", "0"]
     process = subprocess.Popen(
-        [*command, *map(str, slow)],
-        env=environment,
+        [*command, *map(str, distributed)],
+        env=environment | {"PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -275,15 +273,15 @@ def test_an_interrupted_command_stops_its_workers_and_can_be_continued(
     )
     wait_for(lambda: checkpoint_path(output).exists() or process.poll() is not None)
     process.send_signal(how)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + how, errors
     assert "Traceback" not in errors
-    assert "the same command continues it" in errors
+    assert "run the same command again to continue" in errors
     with pytest.raises(ProcessLookupError):  # neither workers nor nannies are left
         wait_for(lambda: os.killpg(process.pid, 0))
-    done = run_cli(*flags, "--json")
+    done = run_cli(*flags, "-o", output, "--json")
     assert json.loads(done.stdout)["resumed_fragments"] > 0
-    assert output.read_bytes() == long_table.with_name("long.nysk").read_bytes()
+    assert output.read_bytes() == whole.read_bytes()
 
 
 # ---- workers that are not fit for it ------------------------------------------------------------------
@@ -304,7 +302,7 @@ def test_an_interrupted_command_stops_its_workers_and_can_be_continued(
 def test_workers_with_other_software_are_named(source, notes, tmp_path, prepare, message):
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
         cluster.add_worker(prepare=prepare)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         with pytest.raises(ClusterError, match=f"1 of 2 workers cannot take part: tcp://127.*{message}"):
             next(engine_of(client).run(Count(source, notes), source.fragments()))
 
@@ -327,7 +325,8 @@ WITHOUT = "import sys; sys.modules['nysketch'] = None"
 
 def test_workers_with_other_software_that_come_later_are_named_too(source, notes, tmp_path):
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
-        work = Count(source, notes, seconds=1.0)  # there is work left when the other one has started
+        # There is work left when the other one has started, and until it is noticed.
+        work = Count(source, notes, until=notes / "never")
         match = r"1 of 1 workers cannot take part: tcp://127.*nysketch 0\.0\.9, here "
         with (
             pytest.raises(ClusterError, match=match),
@@ -335,25 +334,26 @@ def test_workers_with_other_software_that_come_later_are_named_too(source, notes
         ):
             next(finished)
             cluster.add_worker(prepare=OLDER)
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=PATIENCE)
             list(finished)
 
 
 def test_workers_without_our_software_that_come_later_do_no_harm(source, notes, tmp_path):
     """They are named; or they end by themselves at their first task, before anybody can ask them."""
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
-        work = Count(source, notes, seconds=0.2)
+        work = Count(source, notes, seconds=0.2, until=notes / "both are there")
         results = []
         with closing(engine_of(client).run(work, source.fragments())) as finished:
             results.append(next(finished))
             worker = cluster.add_worker(prepare=WITHOUT)
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=PATIENCE)
+            work.until.touch()
             try:
                 results += finished
             except ClusterError as error:
                 assert "has no nysketch of this version" in str(error)
             else:
-                assert worker.wait(timeout=60) is not None
+                assert worker.wait(timeout=PATIENCE) is not None
                 assert len(results) == FRAGMENTS
         assert len({fragment.number for fragment, _ in results}) == len(results)
 
@@ -370,7 +370,7 @@ Location.info = lambda self: info(dataclasses.replace(self, path=self.path.repla
 def test_workers_that_lack_the_files_are_named(source, notes, tmp_path):
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
         cluster.add_worker(prepare=ELSEWHERE)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
         with pytest.raises(ClusterError, match=r"1 of 2 workers cannot take part.*b\.parquet: no such file"):
             next(engine_of(client).run(Count(source, notes), source.fragments()))
 
@@ -380,11 +380,12 @@ def test_workers_that_come_later_are_looked_at_when_they_read(source, notes, tmp
     caplog.set_level("INFO")
     with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
         engine = engine_of(client)
-        work = Count(source, notes, seconds=0.02)
+        work = Count(source, notes, seconds=0.02, until=notes / "both are there")
         with closing(engine.run(work, source.fragments())) as finished:
             results = [next(finished)]
             cluster.add_worker(prepare=ELSEWHERE.replace("b.parquet", "c.parquet"))
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=PATIENCE)
+            work.until.touch()
             results += finished
     assert sorted(fragment.number for fragment, _ in results) == list(range(FRAGMENTS))
     assert len({path.name.split("-")[2] for path in notes.glob("try-*")}) == 2

@@ -90,7 +90,8 @@ def test_blas_gets_one_thread_while_workers_run():
     def work(task, check):
         return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
-    before = work(0, None)
-    for _, limits in threads.run(work, range(4), threads=2):
-        assert set(limits) == {1}
-    assert work(0, None) == before
+    with threadpoolctl.threadpool_limits(2):
+        assert set(work(0, None)) == {2}
+        for _, limits in threads.run(work, range(4), threads=2):
+            assert set(limits) == {1}
+        assert set(work(0, None)) == {2}

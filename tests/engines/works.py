@@ -29,7 +29,8 @@ class RunningCount:
 class Count:
     """Returns the rows of a fragment; notes every attempt as a file of the folder `notes`.
 
-    `failing` maps fragment numbers to how often they fail, `deadly` are those that kill their worker.
+    `failing` maps fragment numbers to how often they fail, `deadly` are those that kill their worker. After
+    the first few, fragments wait for the file `until`, if one is named.
     """
 
     source: object
@@ -38,6 +39,7 @@ class Count:
     deadly: tuple = ()
     invalid: tuple = ()
     seconds: float = 0.0
+    until: Path | None = None
 
     def __setstate__(self, state):
         self.__dict__.update(state)
@@ -53,6 +55,8 @@ class Count:
             raise UnreadableError(f"{fragment.where}: cannot read")
         if fragment.number in self.invalid:
             raise InvalidRowsError(f"{fragment.where}: has 3 NaN")
+        while self.until is not None and fragment.number > 3 and not self.until.exists():
+            time.sleep(0.02)
         time.sleep(self.seconds)
         return fragment.rows, [fragment.number]
 

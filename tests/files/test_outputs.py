@@ -3,7 +3,6 @@
 import fcntl
 import os
 import shutil
-import subprocess
 
 import pytest
 
@@ -14,6 +13,7 @@ from nysketch._support.outputs import claimed
 from nysketch.errors import LockedError, OutputError, UsageError
 from nysketch.files.export import export_file
 from nysketch.plotting.plots import plot
+from tests.disturbances import PATIENCE, noting_waits, wait_for
 
 
 def listing(folder):
@@ -154,16 +154,12 @@ def test_a_directory_of_sketches_may_hold_the_output(run_cli, shelf, tmp_path):
     assert listing(tmp_path) == ["a.nysk", "b.nysk", "both.nysk"]
 
 
-def test_a_quick_command_waits_for_another_writer(cli_command, shelf, tmp_path):
-    command, environment = cli_command
-    output = tmp_path / "out.npz"
+def test_a_quick_command_waits_for_another_writer(start_cli, shelf, tmp_path, tmp_path_factory):
+    output, note = tmp_path / "out.npz", tmp_path_factory.mktemp("note") / "waits"
     with lock_path(output).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        waiting = subprocess.Popen(
-            [*command, "export", str(shelf / "a.nysk"), "-o", str(output)], env=environment
-        )
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(timeout=2)
+        waiting = start_cli("export", shelf / "a.nysk", "-o", output, prepare=noting_waits(note))
+        wait_for(note.exists, waiting)
         assert not output.exists()
-    assert waiting.wait(timeout=60) == 0
+    assert waiting.wait(timeout=PATIENCE) == 0
     assert listing(tmp_path) == ["out.npz"]

@@ -206,6 +206,9 @@ def test_what_is_left_after_a_subtraction_is_tested_with_its_own_rows(parts):
 
 
 # ---- tests ------------------------------------------------------------------------------------------------
+#
+# Levels here are those of at most a hundred tables. For what hundreds of tables say about each kind of test:
+# scripts/bench/independence.py --section level.
 
 
 @pytest.mark.parametrize(("strength", "answer"), [(1.0, True), (0.0, False)])
@@ -239,6 +242,7 @@ def test_a_dependence_in_a_sorted_table_is_found():
         assert "Rows depend on their neighbours or are sorted" in note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle_rows", [1500, 300])
 def test_level_on_tables_that_are_sorted_by_one_group(shuffle_rows):
     rejections = 0
@@ -259,6 +263,7 @@ def wide(seed, n=3000):
     return table(rows, [f"c{i}" for i in range(24)])
 
 
+@pytest.mark.slow
 def test_level_where_landmarks_are_rows_of_many_columns(monkeypatch):
     options = {
         "groups": WIDE,
@@ -283,6 +288,7 @@ def test_level_where_landmarks_are_rows_of_many_columns(monkeypatch):
     assert np.mean(ratios[0][:20]) + 0.005 < np.mean(ratios[1])
 
 
+@pytest.mark.slow
 def test_level_where_landmarks_were_chosen_for_where_they_are():
     rejections = 0
     for seed in range(100):
@@ -292,6 +298,7 @@ def test_level_where_landmarks_were_chosen_for_where_they_are():
     assert within_level(rejections, 100)
 
 
+@pytest.mark.slow
 def test_level_where_only_some_landmarks_are_rows():
     rejections = 0
     for seed in range(40):
@@ -525,6 +532,7 @@ def test_trimmed_sketches_have_no_sums_of_groups():
     assert without(made, [0], consecutive=False).groups is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [(0.001, 0.001), (0.01, 0.01), (0.001, 0.3)])
 def test_level_of_flags_that_are_rarely_set(rates):
     # Set together in a handful of rows at most: shuffling a sample does not tell how many by chance.
@@ -539,6 +547,7 @@ def test_level_of_flags_that_are_rarely_set(rates):
     assert rejections <= binom.ppf(0.999, 60, 0.05)
 
 
+@pytest.mark.slow
 def test_level_of_flags_that_are_often_set():
     rejections = 0
     for seed in range(60):

@@ -133,6 +133,7 @@ def rejections(draw, kernel, runs, landmarks, shuffles=99):
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("groups", "d", "n", "landmarks"),
     [(2, 1, 100, 20), (3, 1, 100, 20), (2, 5, 100, 100), (3, 10, 120, 90), (2, 1, 1000, 30)],
@@ -163,6 +164,7 @@ def jointly_dependent(rng, n):
     return rows
 
 
+@pytest.mark.slow
 def test_a_dependence_of_three_that_no_two_of_them_show():
     assert rejections(lambda rng: jointly_dependent(rng, 300), product(3), 30, 100) == 30
     pairs = sum(
@@ -172,6 +174,7 @@ def test_a_dependence_of_three_that_no_two_of_them_show():
     assert pairs <= binom.ppf(0.999, 180, 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "d"), [(2, 1), (3, 2)])
 def test_level_of_a_test_by_a_sample(groups, d):
     runs, count, n, sampled = 400, 0, 6000, 1000

@@ -1,8 +1,6 @@
 """Comparisons and alarms: raised once, and not forgotten."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -86,16 +84,15 @@ def test_a_reference_file(nightly):
     assert summary.exit_code == 3 and "nor a file" in summary.errors[0]
 
 
-def test_an_alarm_of_a_run_that_was_killed_is_raised_by_the_next(nightly, run, cli_command):
+def test_an_alarm_of_a_run_that_was_killed_is_raised_by_the_next(nightly, run, run_cli):
     nightly.run()
     nightly.write(4, shift=3)
     # Killed when all is done but for telling about it.
-    code = (
+    dying = (
         "import os, signal, nysketch.jobs.run as r;"
-        "r.append_line = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
-        "from nysketch.cli import main; main()"
+        "r.append_line = lambda *_: os.kill(os.getpid(), signal.SIGKILL)"
     )
-    killed = subprocess.run([sys.executable, "-c", code, "run", nightly.job], env=cli_command[1], timeout=60)
+    killed = run_cli("run", nightly.job, prepare=dying)
     assert killed.returncode == -9 and (nightly.store.drift_file(day(4))).exists()
     summary = run(nightly, code=7)
     assert summary["new"] == [] and [a["partition"] for a in summary["alarms"]] == [day(4)]

@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
+from tests.disturbances import PATIENCE, dying_at_call, dying_at_change, noting_waits, wait_for
 from tests.jobs.jobs import JOB, Nightly, day
 
 # Old partitions retire and inputs change, so that every step of a run has something to do.
@@ -43,125 +43,82 @@ def undisturbed(prepared, tmp_path):
     return done.contents()
 
 
-# Announces every change of a file, and dies at the one whose number is given.
-DYING = """
-import os, pathlib, signal, sys
-count, last = 0, int(sys.argv.pop(1))
-def counted(function):
-    def call(*args, **options):
-        global count
-        result = None if dies_before and count + 1 == last else function(*args, **options)
-        count += 1
-        if count == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    return call
-dies_before = last % 2 == 0
-for name in ("replace", "unlink"):
-    setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
-os.fsync = counted(os.fsync)
-from nysketch.cli import main
-try:
-    main()
-finally:
-    print("changes:", count, file=sys.stderr)
-"""
-
-
-def dying(nightly, number, environment):
-    command = [sys.executable, "-c", DYING, str(number), "run", str(nightly.job), "-q"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+def counted(nightly, run_cli, disturbance, word, *flags):
+    """Return how often an undisturbed run does what a disturbance counts."""
+    whole = run_cli("run", nightly.job, "-q", *flags, prepare=disturbance(0))
+    assert whole.returncode == 7, whole.stderr
+    return int(whole.stderr.rsplit(f"{word}: ", 1)[1])
 
 
 @pytest.mark.slow
-def test_killed_at_changes_of_files_all_over_a_run(prepared, undisturbed, tmp_path, cli_command):
-    environment = cli_command[1]
-    whole = dying(copy_of(prepared, tmp_path / "whole"), 0, environment)
-    assert whole.returncode == 7, whole.stderr
-    changes = int(whole.stderr.rsplit("changes: ", 1)[1])
+def test_killed_at_changes_of_files_all_over_a_run(prepared, undisturbed, tmp_path, run_cli):
+    changes = counted(copy_of(prepared, tmp_path / "whole"), run_cli, dying_at_change, "changes")
     assert changes > 60
     # Each on a copy of its own; odd ones die after the change, even ones before it.
     for number in random.Random(3).sample(range(1, changes + 1), 12):
         nightly = copy_of(prepared, tmp_path / f"killed-{number}")
-        assert dying(nightly, number, environment).returncode == -signal.SIGKILL
+        killed = run_cli("run", nightly.job, "-q", prepare=dying_at_change(number))
+        assert killed.returncode == -signal.SIGKILL
         nightly.run()
         assert nightly.contents() == undisturbed, number
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_moments_of_one_run(prepared, tmp_path, cli_command):
-    command, environment = cli_command
-    copy_of(prepared, tmp_path / "more").with_days(6, 8, 9, rows=6000)  # a second's worth of checkpoints
-    prepared = copy_of(prepared, tmp_path / "prepared")
-    for number in (6, 8, 9):
-        shutil.copy2(tmp_path / "more" / "data" / f"{day(number)}.parquet", prepared.input(number))
-    undisturbed = copy_of(prepared, tmp_path / "undisturbed")
-
-    def start(nightly):
-        often = ["--set", "job.checkpoint_every=0", "--lock-wait", "60"]
-        arguments = [*command, "run", str(nightly.job), "-q", *often]
-        return subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE)
-
-    with start(undisturbed) as process:
-        assert waits_for_lock(undisturbed, process)
-        started = time.monotonic()
-        assert process.wait() == 7, process.stderr.read()
-    usual = time.monotonic() - started
-    nightly, chance, killed, finished = copy_of(prepared, tmp_path / "killed"), random.Random(8), 0, 0
+def test_killed_at_twenty_random_moments_of_one_run(prepared, undisturbed, tmp_path, run_cli):
+    """One run after another dies somewhere; should one come to its end, another store takes its place."""
+    often = ["--set", "job.checkpoint_every=0"]
+    calls = counted(copy_of(prepared, tmp_path / "whole"), run_cli, dying_at_call, "calls", *often)
+    chance, killed, stores = random.Random(8), 0, 1
+    nightly = copy_of(prepared, tmp_path / "killed-1")
     while killed < 20:
-        with start(nightly) as process:
-            if waits_for_lock(nightly, process):
-                time.sleep(chance.expovariate(20 / usual))
-            process.kill()
-        killed += process.returncode == -signal.SIGKILL
-        finished += process.returncode != -signal.SIGKILL
-        assert finished < 10  # too quick to be killed
+        number = 1 + int(chance.expovariate(8 / calls))
+        result = run_cli("run", nightly.job, "-q", *often, prepare=dying_at_call(number))
+        if result.returncode == -signal.SIGKILL:
+            killed += 1
+        else:
+            assert result.returncode in (0, 7), result.stderr
+            assert nightly.contents() == undisturbed
+            stores += 1
+            nightly = copy_of(prepared, tmp_path / f"killed-{stores}")
     assert nightly.run().exit_code in (0, 7)
-    assert nightly.contents() == undisturbed.contents()
+    assert nightly.contents() == undisturbed
 
 
-def waits_for_lock(nightly, process):
-    """Wait until a run has begun in earnest: before that, there is nothing to disturb."""
-    lock = nightly.folder / "store" / ".store.json.lock"
-    opened = time.monotonic()
-    while process.poll() is None and time.monotonic() - opened < 60:
-        if _is_held(lock):
-            return True
-        time.sleep(0.001)
-    return False
-
-
-def _is_held(lock):
-    try:
-        with lock.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        pass
-    return False
-
-
-def test_a_second_run_exits_with_75_or_waits(nightly, run_cli, cli_command):
-    command, environment = cli_command
+def test_a_second_run_exits_with_75_or_waits(nightly, run_cli, start_cli, tmp_path):
     (nightly.folder / "store").mkdir()
     with (nightly.folder / "store" / ".store.json.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = run_cli("run", nightly.job)
         assert (result.returncode, result.stdout) == (75, "")
         assert "store.json: another process is writing it" in result.stderr and "--lock-wait" in result.stderr
-        waiting = subprocess.Popen([*command, "run", str(nightly.job), "--lock-wait", "60"], env=environment)
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(timeout=2)
-    assert waiting.wait(timeout=60) == 0
+        note = tmp_path / "waits"
+        waiting = start_cli("run", nightly.job, "--lock-wait", PATIENCE, prepare=noting_waits(note))
+        wait_for(note.exists, waiting)
+        assert not (nightly.folder / "store" / "store.json").exists()
+    assert waiting.wait(timeout=PATIENCE) == 0
     assert nightly.run().idle
 
 
-def test_two_runs_at_once_do_the_work_once(nightly, cli_command):
-    command, environment = cli_command
-    arguments = [*command, "run", str(nightly.job), "-q", "--lock-wait", "60"]
-    both = [subprocess.Popen(arguments, env=environment) for _ in range(2)]
-    assert [process.wait(timeout=120) for process in both] == [0, 0]
+def test_killed_before_there_is_a_store(nightly, run_cli, tmp_path):
+    """A run makes folders before store.json: they are no directory of something else."""
+    done = copy_of(nightly, tmp_path / "undisturbed")
+    done.run()
+    number, begun = 0, False
+    while not begun:
+        number += 1
+        killed = copy_of(nightly, tmp_path / f"killed-{number}")
+        dying = run_cli("run", killed.job, "-q", prepare=dying_at_change(number))
+        assert dying.returncode == -signal.SIGKILL
+        begun = (killed.folder / "store" / "store.json").exists()
+        killed.run()
+        assert killed.contents() == done.contents()
+    assert number > 1
+
+
+def test_two_runs_at_once_do_the_work_once(nightly, start_cli):
+    both = [start_cli("run", nightly.job, "-q", "--lock-wait", PATIENCE) for _ in range(2)]
+    said = [process.communicate(timeout=PATIENCE)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
     assert sorted(len(line["new"]) for line in nightly.store.history()) == [0, 3]
 
 
@@ -186,7 +143,7 @@ def test_a_full_disk_is_an_error_and_the_next_run_recovers(
         env=cli_command[1],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert result.returncode == 1, result.stderr
     assert "cannot write: File too large" in result.stderr and "Traceback" not in result.stderr

@@ -32,6 +32,7 @@ def run_example(run_cli, folder, name, *flags):
     return result.returncode, json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_the_daily_job_runs(tmp_path, run_cli):
     fast = ["--set", "inputs.settle=0", "--set", "basis.landmarks=50"]
     for number in range(9):
@@ -53,6 +54,7 @@ def test_young_files_wait_in_the_daily_job(tmp_path, run_cli):
     assert (code, summary["new"], summary["waiting"]) == (0, [], ["logs/2024-01-01.parquet"])
 
 
+@pytest.mark.slow
 def test_the_monthly_job_runs(tmp_path, run_cli):
     columns = tomllib.loads((ROOT / "configs" / "taxi.toml").read_text())["inputs"]["columns"]
     for number, month in enumerate(["2019-01", "2019-12", "2020-01"]):

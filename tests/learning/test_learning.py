@@ -617,6 +617,7 @@ def test_centroids_are_nearly_as_good_as_those_of_all_rows(mixtures):
     assert all(np.array(excesses) < np.array(of_landmarks))
 
 
+@pytest.mark.slow
 def test_mixtures_are_nearly_as_likely_as_those_of_all_rows(mixtures):
     for rows, made in mixtures:
         best = GaussianMixture(5, covariance_type="diag", n_init=3, random_state=0).fit(rows).score(rows)

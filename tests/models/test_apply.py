@@ -6,7 +6,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import threading
 import time
 from contextlib import closing
@@ -32,6 +31,7 @@ from nysketch.models.mixture import MixtureModel
 from nysketch.models.score import score
 from nysketch.sources.open import open_source
 from tests.cli.test_commands import listing, refusal
+from tests.disturbances import PATIENCE, endless, wait_for
 from tests.models.test_models import TYPES, mixture_model
 
 KMEANS = KMeansModel(
@@ -318,26 +318,19 @@ def test_unreadable_inputs_are_skipped_if_told_so(run_cli, folder):
         assert report["rows"] == 700 and "bad.parquet" in report["skipped_inputs"][0]
 
 
-def test_ctrl_c_leaves_nothing_behind(cli_command, tmp_path):
+def test_ctrl_c_leaves_nothing_behind(start_cli, tmp_path):
     random = np.random.default_rng(0)
     table = pa.table({"x": random.normal(size=20_000), "y": random.normal(size=20_000)})
-    with pq.ParquetWriter(tmp_path / "long.parquet", table.schema) as writer:
-        for _ in range(300):
-            writer.write_table(table)
-    save_model(mixture_model("full", k=30, d=2), tmp_path / "m.json")
+    pq.write_table(table, tmp_path / "long.parquet", row_group_size=1000)
+    save_model(mixture_model("full", k=3, d=2), tmp_path / "m.json")
     document = json.loads((tmp_path / "m.json").read_text()) | {"columns": ["x", "y"]}
     (tmp_path / "m.json").write_text(json.dumps(document))
-    command, environment = cli_command
     arguments = ["assign", "m.json", "long.parquet", "-o", "out.parquet"]
-    process = subprocess.Popen([*command, *arguments], cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not any(name.endswith(".tmp") for name in listing(tmp_path)):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.3)
-    os.kill(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130 and b"interrupted" in stderr
+    process = start_cli(*arguments, cwd=tmp_path, prepare=endless(10, "_LabelTask"))
+    wait_for(lambda: any(name.endswith(".tmp") for name in listing(tmp_path)), process)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130 and "interrupted" in stderr
     assert listing(tmp_path) == ["long.parquet", "m.json"]
 
 
@@ -547,7 +540,7 @@ def test_only_so_much_waits_for_its_turn():
 
     def work(task, check):
         if task == 0:
-            gate.wait(10)
+            gate.wait(PATIENCE)
         for i in range(100):
             made.append((task, i))
             yield task
@@ -556,7 +549,13 @@ def test_only_so_much_waits_for_its_turn():
         with closing(run_in_order(work, range(10), threads=4, size=lambda piece: 10, most=50)) as run:
             yield from run
 
-    threading.Timer(0.3, gate.set).start()
+    def open_gate():
+        while len(made) < 5:
+            time.sleep(0.01)
+        time.sleep(0.2)  # for more than may be
+        gate.set()
+
+    threading.Thread(target=open_gate, daemon=True).start()
     for _ in pieces():
         taken += 1
         most_waiting = max(most_waiting, len(made) - taken)

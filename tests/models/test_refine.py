@@ -241,6 +241,7 @@ def test_narrow_components_far_apart_keep_their_widths(covariance_type):
     assert np.allclose(found, variances, rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1000), covariance_type=st.sampled_from(TYPES), k=st.integers(1, 5))
 def test_passes_of_em_never_make_it_worse(seed, covariance_type, k):

@@ -244,6 +244,7 @@ def test_the_example_configuration_of_a_comparison_runs(tmp_path):
     assert alarm.value.returncode == 7
 
 
+@pytest.mark.slow
 def test_the_example_configuration_of_learning_runs(tmp_path):
     rows = np.random.default_rng(0).standard_normal((2000, 3))
     rows[:1000] += 10
@@ -257,6 +258,7 @@ def test_the_example_configuration_of_learning_runs(tmp_path):
     assert (mixture.k, mixture.covariance_type) == (8, settings["learn"]["gmm"]["covariance"])
 
 
+@pytest.mark.slow
 def test_the_example_of_a_slurm_array_runs(tmp_path):
     (tmp_path / "events").mkdir()
     write_months(tmp_path / "events")

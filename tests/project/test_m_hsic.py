@@ -233,6 +233,7 @@ def rows_of(path):
         return [*csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_sections_in_small(tmp_path):
     random = np.random.default_rng(0)
     altitude = random.normal(size=60)
@@ -277,6 +278,7 @@ def test_options_are_checked_at_once(script, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data sets are not beside the checkout")
 def test_the_weather_graph_of_the_paper_is_the_most_plausible(script):
     options = script.parse(

@@ -376,6 +376,7 @@ def test_mmd_of_samples_in_tiles(mmd):
     assert sketched[1] == pytest.approx(exact, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_mmd_in_small(tmp_path):
     drawn = importlib.util.find_spec("matplotlib") is not None
     sizes = [
@@ -404,6 +405,7 @@ def test_mmd_in_small(tmp_path):
     assert (table[400, 400, "exact"]["trials"], table[400, 80, "kmeans++"]["trials"]) == ("5", "3")
 
 
+@pytest.mark.slow
 def test_independence_in_small(tmp_path):
     out = tmp_path / "f.json"
     printed = run(INDEPENDENCE, "--section", "power", "speed", "--runs", 2, "--rows", 3000, "--json", out)
@@ -415,6 +417,7 @@ def test_independence_in_small(tmp_path):
     assert sizes["sketch, groups, --shuffles 0"] < sizes["sketch, groups and their sums"]
 
 
+@pytest.mark.slow
 def test_coresets_are_judged_by_all_pairs_of_rows():
     with loaded(CORESET) as bench:
         X = bench.mixture(3000, 3, 0)
@@ -424,6 +427,7 @@ def test_coresets_are_judged_by_all_pairs_of_rows():
         assert judge.mmd((X, np.full(len(X), 1 / len(X)))) < 1e-4
 
 
+@pytest.mark.slow
 def test_a_tiny_run_of_the_coreset_benchmark(tmp_path):
     out = tmp_path / "c.json"
     sizes = ["--rows", 4096, "--columns", 2, "--size", 16, "--speed-rows", 20_000]
@@ -496,6 +500,7 @@ def test_quadrature_rules_keep_the_means_of_their_functions(kernel_quadrature, m
         )
 
 
+@pytest.mark.slow
 def test_kernel_quadrature_in_small(tmp_path):
     printed = run(QUADRATURE, "--most", 8, "--trials", 2, "--out", tmp_path)
     assert "| d = 1, r = 2, N = n³ | n = 4 | n = 8 | slope | seconds, n = 8 |" in printed
@@ -525,6 +530,7 @@ def test_kernel_quadrature_in_small(tmp_path):
             assert float(r["mean"]) == pytest.approx(mean[key], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_bench_of_scale_measures_and_compares(tmp_path):
     out = tmp_path / "out.json"
     flags = ["--rows", 20_000, "-m", 20, "--repeats", 1, "--measured-rows", 250_000, "--tasks", 20]

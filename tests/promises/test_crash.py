@@ -8,16 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import nysketch
+from tests.disturbances import PATIENCE, dying_at_call, dying_at_checkpoint, endless, noting_waits, wait_for
 
-# Hundreds of row groups: about a second of work with a checkpoint every few of them.
-ROWS, ROW_GROUP = 40_000, 50
+# Many row groups, and a checkpoint after each of them.
+ROWS, ROW_GROUP = 5000, 50
 SKETCH = ["sketch", "many.parquet", "-m", "20", "-o", "out.nysk", "--threads", "1"]
-OFTEN = ["--checkpoint-every", "0.01"]
+OFTEN = ["--checkpoint-every", "0"]
 OLD = b"what was there before"
 
 
@@ -39,49 +39,13 @@ def folder(undisturbed, tmp_path):
     return shutil.copytree(undisturbed, tmp_path / "run")
 
 
-@pytest.fixture
-def start(cli_command):
-    """Start the command in the background; whatever is left of it is killed at the end."""
-    command, environment = cli_command
-    started = []
-
-    def start(*args, cwd):
-        process = subprocess.Popen(
-            [*command, *args],
-            cwd=cwd,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def wait_for_change(path, process):
-    """Wait until `path` is written (again), or the process has ended."""
-    before = path.stat().st_mtime_ns if path.exists() else None
-    while process.poll() is None:
-        if path.exists() and path.stat().st_mtime_ns != before:
-            return
-        time.sleep(0.002)
-
-
 @pytest.fixture(scope="module")
-def interrupted(undisturbed, tmp_path_factory, cli_command):
+def interrupted(undisturbed, tmp_path_factory, run_cli):
     """A folder as SIGKILL leaves it, somewhere in the middle."""
     folder = shutil.copytree(undisturbed, tmp_path_factory.mktemp("killed") / "run")
-    command, environment = cli_command
-    with subprocess.Popen([*command, *SKETCH, *OFTEN], cwd=folder, env=environment) as process:
-        wait_for_change(folder / "out.nysk.checkpoint", process)
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    assert (folder / ".out.nysk.lock").exists()
+    killed = run_cli(*SKETCH, *OFTEN, cwd=folder, prepare=dying_at_checkpoint(10))
+    assert killed.returncode == -signal.SIGKILL
+    assert (folder / "out.nysk.checkpoint").exists() and (folder / ".out.nysk.lock").exists()
     return folder
 
 
@@ -90,22 +54,21 @@ def half_done(interrupted, tmp_path):
     return shutil.copytree(interrupted, tmp_path / "run")
 
 
-def test_killed_again_and_again_the_bytes_are_those_of_an_undisturbed_run(folder, start, run_cli):
-    chance = random.Random(5)
+def test_killed_again_and_again_the_bytes_are_those_of_an_undisturbed_run(folder, tmp_path, run_cli):
     output, checkpoint = folder / "out.nysk", folder / "out.nysk.checkpoint"
     output.write_bytes(OLD)
-    arguments = [*SKETCH, "--if-exists", "overwrite"]
-    killed = 0
-    for longest in (0, 0.05, 0.1, 0.2):
-        process = start(*arguments, *OFTEN, cwd=folder)
-        wait_for_change(checkpoint, process)
-        time.sleep(chance.uniform(0, longest))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        if output.read_bytes() != OLD:
-            break  # it was done before we were: never in between
-        killed += 1
-    assert killed >= 1
+    arguments = [*SKETCH, *OFTEN, "--if-exists", "overwrite"]
+    whole = run_cli(*arguments, cwd=shutil.copytree(folder, tmp_path / "whole"), prepare=dying_at_call(0))
+    assert whole.returncode == 0, whole.stderr
+    calls, chance = int(whole.stderr.rsplit("calls: ", 1)[1]), random.Random(5)
+    resumed = 0
+    for _ in range(6):
+        killed = run_cli(*arguments, cwd=folder, prepare=dying_at_call(chance.randrange(calls // 2)))
+        if killed.returncode != -signal.SIGKILL:
+            break  # there was little left to do
+        assert output.read_bytes() == OLD
+        resumed += checkpoint.exists()
+    assert resumed >= 2
     result = run_cli(*arguments, "--json", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert output.read_bytes() == (folder / "expected").read_bytes()
@@ -125,14 +88,14 @@ def test_a_killed_run_is_really_resumed(half_done, run_cli):
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_a_signal_leaves_a_checkpoint_and_a_message(folder, start, run_cli, number, code, word):
+def test_a_signal_leaves_a_checkpoint_and_a_message(folder, start_cli, run_cli, number, code, word):
     checkpoint = folder / "out.nysk.checkpoint"
-    process = start(*SKETCH, *OFTEN, cwd=folder)
-    wait_for_change(checkpoint, process)
+    process = start_cli(*SKETCH, *OFTEN, cwd=folder, prepare=endless(20))
+    wait_for(checkpoint.exists, process)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stdout) == (code, "")
-    assert word in stderr and "the same command continues it" in stderr
+    assert word in stderr and "run the same command again to continue" in stderr
     assert "Traceback" not in stderr
     assert checkpoint.exists() and not (folder / "out.nysk").exists()
     assert not (folder / ".out.nysk.lock").exists()
@@ -195,7 +158,7 @@ def test_a_full_disk_leaves_the_old_output(folder, cli_command):
         env=cli_command[1],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert "out.nysk: cannot write: File too large" in result.stderr and "Traceback" not in result.stderr
@@ -217,7 +180,7 @@ def test_a_read_only_output_folder_is_noticed_before_the_work(folder, run_cli):
     assert "locked/out.nysk: cannot write here: Permission denied" in result.stderr
 
 
-def test_two_writers_of_one_output(parquet, run_cli, start):
+def test_two_writers_of_one_output(parquet, run_cli, start_cli, tmp_path_factory):
     folder = parquet.parent
     arguments = ["sketch", "a.parquet", "-m", "5", "-o", "a.nysk"]
     with (folder / ".a.nysk.lock").open("w") as lock:
@@ -225,11 +188,12 @@ def test_two_writers_of_one_output(parquet, run_cli, start):
         result = run_cli(*arguments, cwd=folder)
         assert (result.returncode, result.stdout) == (75, "")
         assert "a.nysk: another process is writing it" in result.stderr and "--lock-wait" in result.stderr
-        waiting = start(*arguments, "--lock-wait", "60", cwd=folder)
-        with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(timeout=2)
+        note = tmp_path_factory.mktemp("note") / "waits"
+        wait = ["--lock-wait", PATIENCE]
+        waiting = start_cli(*arguments, *wait, cwd=folder, prepare=noting_waits(note))
+        wait_for(note.exists, waiting)
         assert not (folder / "a.nysk").exists()
-    assert waiting.wait(timeout=60) == 0
+    assert waiting.wait(timeout=PATIENCE) == 0
     assert nysketch.load(folder / "a.nysk").rows == 600
     assert sorted(path.name for path in folder.iterdir()) == ["a.nysk", "a.parquet"]
 

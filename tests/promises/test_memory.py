@@ -70,6 +70,7 @@ def test_the_memory_of_a_coreset_does_not_grow_with_the_rows(tmp_path):
     assert peaks[1] < BUDGET
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_dry_run_bounds_the_real_peak(tmp_path):
     path = tmp_path / "rows.parquet"
     write_file(path, 60 * 10**6)

@@ -18,7 +18,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
 ]  # fmt: skip
-TIMEOUT = 60
+TIMEOUT = 600
 
 
 def executable():

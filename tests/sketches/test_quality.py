@@ -238,6 +238,7 @@ def check_promise(found):
         assert np.median(np.abs(estimate - true)) > 0.2 * np.median(se)
 
 
+@pytest.mark.slow
 def test_estimates_are_within_two_standard_errors_of_the_truth():
     with threadpool_limits(1):
         check_promise(deviations(range(30)))

@@ -82,6 +82,7 @@ def test_the_command_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path,
     assert "trying again (1 of 4) in" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_cluster_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path, run_cli):
     """Footers and pilot, then rows: read by workers, which try again by themselves."""
     proxy = proxied(share=0.05, seed=4)
@@ -102,6 +103,7 @@ def page_of(tmp_path, group):
     return column.data_page_offset + column.total_compressed_size // 2
 
 
+@pytest.mark.slow
 def test_bytes_that_never_come_are_named_and_the_checkpoint_continues(s3, stored, proxied, tmp_path, run_cli):
     at = page_of(tmp_path, 7)
 
@@ -112,7 +114,7 @@ def test_bytes_that_never_come_are_named_and_the_checkpoint_continues(s3, stored
     basis = tmp_path / "basis.nysk"
     nysketch.save(nysketch.Basis.fit(str(tmp_path / "in"), landmarks=20), basis)
     command = ("sketch", stored, "--basis", basis, "--threads", 1, "-o", tmp_path / "s.nysk")
-    limits = ("--retries", 1, "--timeout", 5)
+    limits = ("--retries", 1, "--timeout", 60)
     failed = run_cli(*command, *limits, env=s3.environment(proxy.port))
     assert failed.returncode == 3
     message = f"{stored}/b.parquet, row group 7: cannot read: failed 2 times: "
@@ -154,10 +156,11 @@ def test_a_server_that_never_answers_is_given_up(s3, bucket, silence, tmp_path, 
     assert silence.connections == 2  # no hidden attempts
 
 
+@pytest.mark.slow
 def test_a_server_that_falls_silent_is_given_up(stored, proxied, tmp_path, no_waits):
     at, fallen = page_of(tmp_path, 5), []
     proxy = proxied()
-    source = open_source(f"{stored}/b.parquet", retries=1, timeout=1)
+    source = open_source(f"{stored}/b.parquet", retries=1, timeout=3)
     list(source.fragments())
     proxy.broken = lambda method, path, first, last: (
         fallen.append(1) or "silence" if first <= at <= last else None

@@ -166,6 +166,7 @@ def test_weights_of_one_change_nothing(precision):
     assert np.array_equal(plain, weighted)
 
 
+@pytest.mark.slow
 def test_without_a_place_to_keep_compiled_code_every_process_compiles():
     code = """
 import numba, numpy as np

@@ -142,6 +142,7 @@ def test_a_series_is_seen_and_runs_keep_the_level():
     assert by_blocks > 0.2 * PAIRS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("correlation", "rows"), [(0.9, 4096), (0.95, 4096)])
 def test_strongly_dependent_rows_keep_the_level_once_neighbouring_runs_are_put_together(correlation, rows):
     rejected = 0
