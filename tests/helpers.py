@@ -17,7 +17,7 @@ ARCHIVES = ROOT / "tests" / "promises" / "archives"
 DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8", "int32": "I32"}
 
 
-def small_sketch(*, rows=300, seed=0, m=8, blocks=4, weights=None, precision="float32"):
+def small_sketch(*, rows=300, seed=0, landmarks=8, blocks=4, weights=None, precision="float32"):
     """Sketch a table in memory; few kilobytes."""
     random = np.random.default_rng(seed)
     table = pa.table(
@@ -25,7 +25,9 @@ def small_sketch(*, rows=300, seed=0, m=8, blocks=4, weights=None, precision="fl
     )
     if weights is None:
         table = table.drop(["w"])
-    return nysketch.sketch(table, landmarks=m, blocks=blocks, weights=weights, precision=precision, threads=1)
+    return nysketch.sketch(
+        table, landmarks=landmarks, blocks=blocks, weights=weights, precision=precision, threads=1
+    )
 
 
 # What files store keeps its names; functions and commands have others.

@@ -28,7 +28,7 @@ def sketch(rows, groups=None, **options):
     usual = {"landmarks": 30, "threads": 1, "blocks": 4, "cells": False, "spans": 0}
     basis = {} if "basis" in options else {"groups": groups or TWO}
     if "basis" in options:
-        del usual["m"]
+        del usual["landmarks"]
     return nysketch.sketch(table(rows), **(usual | basis | options))
 
 
@@ -170,7 +170,7 @@ def test_sums_of_groups_add_and_subtract(parts, pairs, precision):
 
 def test_what_one_of_two_sketches_lacks_their_sum_lacks_too(parts, tmp_path):
     a, with_pairs = of_parts(parts, "a"), of_parts(parts, "a", pairs=True)
-    b, without = of_parts(parts, "b", pairs=True), of_parts(parts, "b", shuffles=0)
+    b, without = of_parts(parts, "b", pairs=True), of_parts(parts, "b", permutations=0)
     assert without.groups is None
     for lacking in (a + without, without + a, (a + b) - without):
         assert lacking.groups is None
@@ -191,7 +191,7 @@ def test_a_dependence_that_is_only_between_parts_is_found(parts):
     assert found.rejected and found.verdict.exact and found.verdict.permuted_rows == found.rows == 1600
     assert [pair.rejected for pair in found.pairs] == [True, False, False]
     assert [pair.groups for pair in found.pairs] == [("p", "q"), ("p", "r"), ("q", "r")]
-    sampled = of_parts(parts, "a", shuffle_rows=300, sample_rows=0) + b
+    sampled = of_parts(parts, "a", permutation_rows=300, sample_rows=0) + b
     again = nysketch.independence(sampled)
     assert again.rejected and not again.verdict.exact
     assert again.verdict.permuted_rows == len(sampled.tally.sample) <= 300

@@ -96,13 +96,13 @@ ROWS = {
 }
 
 
-def any_sketch(kind, n, d, m, with_weights, scaling, far_rows, seed):
+def any_sketch(kind, n, d, landmarks, with_weights, scale, far_rows, seed):
     """Rows, their weights, and their sketch; landmarks come from half of the rows only."""
     rows = any_rows(kind, n, d, seed)
     weights = np.random.default_rng(seed).uniform(0.01, 3, n) if with_weights else None
     pilot = rows[n // 2 :]
     columns = [Column(f"x{i}") for i in range(d)]
-    basis = basis_from_rows(pilot, columns, m=min(m, len(pilot)), scaling=scaling, seed=seed)
+    basis = basis_from_rows(pilot, columns, m=min(landmarks, len(pilot)), scaling=scale, seed=seed)
     return rows, weights, sketch_of(rows, weights, basis=basis, far_rows=far_rows, precision="float64")
 
 

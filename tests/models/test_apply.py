@@ -442,7 +442,7 @@ def test_the_score_of_k_means_is_that_of_the_definition(run_cli, folder):
     error = np.sqrt((weights**2 * (costs - mean) ** 2).sum()) / weights.sum()
     assert facts["mean_squared_distance_se"] == pytest.approx(error, rel=1e-9)
     shown = run_cli(*command, cwd=folder).stdout
-    assert "certified bound" in shown and f"{mean:.6g} ± " in shown and "in units of the data" in shown
+    assert "certified bound" in shown and f"{mean:.6g} ± " in shown and "in data units" in shown
 
 
 def test_the_score_of_a_mixture_is_that_of_the_definition(run_cli, folder):

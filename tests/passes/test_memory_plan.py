@@ -12,6 +12,7 @@ from nysketch.passes import memory
 from nysketch.passes.memory import Size, plan_pass
 from nysketch.sources.open import open_source
 from nysketch.sources.protocol import row_width
+from tests.helpers import as_keywords
 
 MB = 10**6
 
@@ -141,5 +142,5 @@ def test_the_size_of_the_file_is_planned(cells, runs, d, tmp_path):
     rows = np.random.default_rng(0).standard_normal((30_000, d))
     options = {"blocks": 8, "threads": 1, "cells": cells, "runs": runs}
     planned = plan(open_source(rows), 300, memory=10**12, **options)
-    nysketch.save(nysketch.sketch(rows, landmarks=300, **options), tmp_path / "s.nysk")
+    nysketch.save(nysketch.sketch(rows, landmarks=300, **as_keywords(options)), tmp_path / "s.nysk")
     assert 0.55 < (tmp_path / "s.nysk").stat().st_size / planned.sketch_bytes < 1.05

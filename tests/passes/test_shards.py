@@ -524,7 +524,7 @@ def test_parts_are_subtracted(shelf, whole, fifths, tmp_path):
 def test_what_is_made_of_some_parts_says_so(shelf, caplog):
     merged([shelf / f"{name}.nysk" for name in ("4-of-5", "sum")], "the coreset")
     assert "parts 3, 5 of 5 of" in caplog.text
-    assert "are missing: the coreset is that of the other rows" in caplog.text
+    assert "are missing: the coreset covers only the remaining rows" in caplog.text
     caplog.clear()
     merged([shelf / f"{name}-of-5.nysk" for name in range(1, 6)])
     assert not caplog.text

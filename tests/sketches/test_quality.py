@@ -315,7 +315,7 @@ def test_the_number_of_landmarks_that_would_be_enough(kernel, d, of_rows, start)
 
     first = found(start)
     assert first.enough is False
-    assert f"(-m {first.landmarks_needed})" in first.advice()[0]
+    assert f"(`landmarks={first.landmarks_needed}`)" in first.advice()[0]
     m = start
     while (now := found(m)).projection_error > now.sampling_error:
         m = int(m * 1.25)
@@ -351,20 +351,21 @@ def test_advice_about_the_bandwidth():
     data = mixture(600, 3, 9)
     assert any(
         "hardly distinguishes rows" in s and "smaller `bandwidth`" in s
-        for s in advice(data, bandwidth=50, m=20)
+        for s in advice(data, bandwidth=50, landmarks=20)
     )
     assert any(
-        "unlike all landmarks" in s and "larger `bandwidth`" in s for s in advice(data, bandwidth=0.02, m=20)
+        "unlike all landmarks" in s and "larger `bandwidth`" in s
+        for s in advice(data, bandwidth=0.02, landmarks=20)
     )
-    low = advice(data, bandwidth=4, m=300)
+    low = advice(data, bandwidth=4, landmarks=300)
     assert any("landmarks span only" in s and "fewer would do" in s for s in low)
-    assert len(advice(data, m=50)) == 1
-    assert not any("bandwidth" in s for s in advice(data, m=50))
+    assert len(advice(data, landmarks=50)) == 1
+    assert not any("bandwidth" in s for s in advice(data, landmarks=50))
 
 
 def test_a_kernel_of_low_rank_is_told_its_rank():
     data = mixture(600, 3, 9)
-    assert any("span only 3 dimensions" in s for s in advice(data, kernel="linear", m=20))
+    assert any("span only 3 dimensions" in s for s in advice(data, kernel="linear", landmarks=20))
 
 
 def test_too_few_landmarks_are_not_too_many():
@@ -460,7 +461,7 @@ def february(shift=0.0, seed=12, **options):
 
 
 def test_rows_of_the_same_distribution_are_covered(january):
-    for new in (february(basis=january), february(), february(scaling="none"), february(scaling="robust")):
+    for new in (february(basis=january), february(), february(scale="none"), february(scale="robust")):
         found = coverage(new, january)
         assert found.covered
         assert found.beyond_share < 0.03
@@ -470,7 +471,7 @@ def test_rows_of_the_same_distribution_are_covered(january):
 
 
 def test_the_scaling_of_the_new_sketch_does_not_matter(january):
-    found = [coverage(february(scaling=scaling), january) for scaling in ("none", "standard", "robust")]
+    found = [coverage(february(scale=scaling), january) for scaling in ("none", "standard", "robust")]
     for other in found[1:]:
         assert other.residual_now == pytest.approx(found[0].residual_now, rel=1e-5)
         assert other.beyond_share == pytest.approx(found[0].beyond_share, abs=0.001)
@@ -479,7 +480,7 @@ def test_the_scaling_of_the_new_sketch_does_not_matter(january):
 def test_shifted_rows_are_not_covered(january):
     # by 5 deviations
     shift = 5 * january.basis.scale
-    for new in (february(shift), february(shift, basis=january), february(shift, scaling="none")):
+    for new in (february(shift), february(shift, basis=january), february(shift, scale="none")):
         found = coverage(new, january)
         assert not found.covered
         assert found.residual_now > 2 * found.residual_then

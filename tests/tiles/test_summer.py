@@ -177,7 +177,7 @@ def refusing(*args, cache=False, **options):
     return njit(*args, **options)
 numba.njit = refusing
 import nysketch
-print(nysketch.sketch(np.eye(5), m=3, threads=1).rows)
+print(nysketch.sketch(np.eye(5), landmarks=3, threads=1).rows)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "5\n"
