@@ -27,6 +27,12 @@ def seen() -> signal.Signals | None:
     return _seen
 
 
+def check() -> None:
+    """Raise what a signal raised once more: a library may have swallowed it in a callback."""
+    if _seen is not None:
+        raise KeyboardInterrupt if _seen is signal.SIGINT else Terminated
+
+
 def exit_code(stop: signal.Signals) -> int:
     """Return the exit code of a program that was stopped by a signal."""
     return 128 + stop
@@ -66,4 +72,4 @@ def _stop(signum: int, frame: FrameType | None) -> None:
     global _seen
     del frame
     _seen = signal.Signals(signum)
-    raise KeyboardInterrupt if _seen is signal.SIGINT else Terminated
+    check()

@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from nysketch._support import signals
 from nysketch._support.blas import one_thread
 from nysketch._support.cancel import stoppable
 from nysketch._support.notices import log
@@ -139,9 +140,11 @@ def run(
                 while len(pending) >= 2 * threads:
                     yield from _finished(pending)
                     meanwhile()
+                    signals.check()
             while pending:
                 yield from _finished(pending)
                 meanwhile()
+                signals.check()
         finally:
             stop.set()
             for future in pending:
@@ -268,6 +271,7 @@ class _OrderedBuffer(Generic[Piece]):
                 finished = lane.ended and not taken
             yield from taken
             meanwhile()
+            signals.check()
             if finished:
                 break
         assert lane.filling is not None

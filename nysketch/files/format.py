@@ -281,13 +281,41 @@ def _parts(thing: Sketch | Basis) -> tuple[dict[str, Any], Arrays]:
 
 
 def save(thing: Sketch | Basis, path: str | os.PathLike[str]) -> None:
-    """Write a sketch or a basis to `path`, atomically and with a checksum."""
+    """Write a sketch or a basis to a file, atomically and with a checksum. A file that exists is replaced.
+
+    Parameters
+    ----------
+    thing : Sketch or Basis
+        What to write.
+    path : path
+        File to write.
+
+    Examples
+    --------
+    >>> nysketch.save(nysketch.sketch(df), "data.nysk")
+
+    """
     _require_sound(thing, f"{path}: this cannot be saved")
     write_parts(Path(path), *_parts(thing))
 
 
 def to_bytes(thing: Sketch | Basis) -> bytes:
-    """Return what `save` would write, for sketches and bases that travel without files."""
+    """Return what `save` would write, for sketches and bases that travel without files.
+
+    Parameters
+    ----------
+    thing : Sketch or Basis
+        What to turn into bytes.
+
+    Returns
+    -------
+    bytes
+
+    Examples
+    --------
+    >>> queue.put(nysketch.to_bytes(s))
+
+    """
     _require_sound(thing, "this cannot be turned into bytes")
     return b"".join(_encode(*_parts(thing)))
 
@@ -303,14 +331,44 @@ def _require_sound(thing: Sketch | Basis, problem: str) -> None:
 
 
 def from_bytes(data: bytes | bytearray | memoryview) -> Sketch | Basis:
-    """Return what `to_bytes` was given, checked like a file."""
+    """Return what `to_bytes` was given, checked like a file.
+
+    Parameters
+    ----------
+    data : bytes
+        What `to_bytes` returned, or the contents of a file.
+
+    Returns
+    -------
+    Sketch or Basis
+
+    Examples
+    --------
+    >>> total = sum(nysketch.from_bytes(data) for data in messages)
+
+    """
     where = "these bytes"
     file = BytesIO(data)
     return _rebuilt(*_read(file, file.getbuffer().nbytes, ("sketch", "basis"), where), where)
 
 
 def load(path: str | os.PathLike[str]) -> Sketch | Basis:
-    """Read a sketch or a basis, verifying its checksum."""
+    """Read a sketch or a basis, verifying its checksum.
+
+    Parameters
+    ----------
+    path : path
+        File that `save` or a command wrote, in any version of the format.
+
+    Returns
+    -------
+    Sketch or Basis
+
+    Examples
+    --------
+    >>> total = nysketch.load("monday.nysk") + nysketch.load("tuesday.nysk")
+
+    """
     return load_with_metadata(path)[0]
 
 

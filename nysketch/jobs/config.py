@@ -20,7 +20,7 @@ from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, UsageError, option
 from nysketch.jobs.partition_names import require_partition
-from nysketch.jobs.schema import LISTS, TABLES, Key, checked, checked_value, unknown
+from nysketch.jobs.schema import LISTS, STORED_NAMES, TABLES, Key, checked, checked_value, unknown
 from nysketch.sources.options import ReadOptions
 from nysketch.twosample.results import Options as CompareOptions
 
@@ -107,7 +107,7 @@ class Job:
     def pass_options(self) -> PassOptions:
         """Return what to keep of the rows."""
         inputs = self.settings["inputs"]
-        return PassOptions(**self.settings["sketch"], nulls=inputs["nulls"], weights=inputs["weights"])
+        return PassOptions(**self._stored_sketch(), nulls=inputs["nulls"], weights=inputs["weights"])
 
     def read_options(self, basis: Basis | BasisOptions) -> ReadOptions:
         """Return how to read inputs for a basis; columns are chosen only as long as it is to be made."""
@@ -126,8 +126,12 @@ class Job:
         return {
             "basis": self.settings["basis"],
             "inputs": {key: self.settings["inputs"][key] for key in _READING},
-            "sketch": self.settings["sketch"],
+            "sketch": self._stored_sketch(),
         }
+
+    def _stored_sketch(self) -> dict[str, Any]:
+        """Return what to keep of the rows, by the names that sketches and stores have for it."""
+        return {STORED_NAMES.get(key, key): value for key, value in self.settings["sketch"].items()}
 
 
 def load_job(
@@ -164,6 +168,7 @@ def _resolved(tables: dict[str, Any], path: Path) -> dict[str, Any]:
             raise UsageError(f"[{table}] is a list of tables: write [[{table}]]")
         if table in TABLES and isinstance(value, list):
             raise UsageError(f"[[{table}]] is one table: write [{table}]")
+    tables = tables | {"sketch": _renamed(tables.get("sketch", {}))}
     settings: dict[str, Any] = {
         table: checked(f"[{table}]", tables.get(table, {}), keys) for table, keys in TABLES.items()
     }
@@ -173,6 +178,17 @@ def _resolved(tables: dict[str, Any], path: Path) -> dict[str, Any]:
     if settings["job"]["name"] is None:
         settings["job"]["name"] = path.stem
     return settings
+
+
+def _renamed(table: Any) -> Any:
+    """Return the settings of a sketch by their names; those that files store are accepted, too."""
+    if not isinstance(table, dict):
+        return table
+    for name, stored in STORED_NAMES.items():
+        if name in table and stored in table:
+            raise UsageError(f"[sketch]: {name} and {stored} are the same setting; leave out {stored}")
+    names = {stored: name for name, stored in STORED_NAMES.items()}
+    return {names.get(key, key): value for key, value in table.items()}
 
 
 def _named(table: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -230,6 +246,8 @@ def _set_by_variable(settings: dict[str, Any], variable: str, value: str) -> Non
 
 
 def _set(where: str, entry: dict[str, Any], key: str, value: str, keys: Mapping[str, Key]) -> None:
+    if keys is TABLES["sketch"]:
+        (key,) = _renamed({key: value})
     if key not in keys:
         raise unknown(f"{where} key", key, keys)
     try:
@@ -311,18 +329,14 @@ def _require_sense(job: Job) -> None:
         try:
             make()
         except UsageError as error:
-            raise UsageError(f"[{table}]: {_in_toml(str(error), _KEYS.get(table, {}))}") from error
+            raise UsageError(f"[{table}]: {_in_toml(str(error))}") from error
 
 
-# Options of a sketch whose keys have other names.
-_KEYS = {"sketch": {"spans": "runs", "permutations": "shuffles", "permutation_rows": "shuffle_rows"}}
-
-
-def _in_toml(message: str, keys: Mapping[str, str] | None = None) -> str:
+def _in_toml(message: str) -> str:
     """Spell the options that a message names as in a job file: `test="none"` is test = "none"."""
 
     def spelled(found: re.Match[str]) -> str:
-        name = (keys or {}).get(found["name"], found["name"])
+        name = found["name"]
         value = {"True": "true", "False": "false"}.get(found["value"], found["value"])
         return name if value is None else f"{name} = {value}"
 

@@ -59,7 +59,7 @@ def refresh(job: Job, store: Store, model: Mapping[str, Any]) -> None:
     make_folder(paths[0].parent)
     for path in paths:
         if _request_of(path) != wanted:
-            save_model(learned, path, overwrite=True)
+            save_model(learned, path, if_exists="overwrite")
 
 
 def _learned(store: Store, model: Mapping[str, Any], request: str) -> Any:

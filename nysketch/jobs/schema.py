@@ -204,9 +204,9 @@ TABLES: dict[str, dict[str, Key]] = {
         "sample_rows": Key(count()),
         "cells": Key(flag, True),
         "far_rows": Key(count()),
-        "runs": Key(count(), 64),
-        "shuffles": Key(count(), 500),
-        "shuffle_rows": Key(count()),
+        "spans": Key(count(), 64),
+        "permutations": Key(count(), 500),
+        "permutation_rows": Key(count()),
         "pairs": Key(flag, False),
         "second_moments": Key(flag, False),
     },
@@ -247,6 +247,9 @@ LISTS: dict[str, dict[str, Key]] = {
         "seed": Key(count(), 0),
     },
 }
+
+# Settings of a sketch that files store by other names: see FORMAT.md.
+STORED_NAMES = {"spans": "runs", "permutations": "shuffles", "permutation_rows": "shuffle_rows"}
 
 # What people may write who know the Python names, or the flags.
 _SYNONYMS = {

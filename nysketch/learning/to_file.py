@@ -87,7 +87,7 @@ def learn_to_file(
                 memory=refinement.memory,
                 progress=refining,
             )
-        save_model(model, output, format, overwrite=overwrite)
+        save_model(model, output, format, if_exists="overwrite" if overwrite else "fail")
     return Learned(model, learned, () if source is None else tuple(map(str, source.skipped)))
 
 

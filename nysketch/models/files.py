@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch._support.atomic import atomic_file
-from nysketch._support.outputs import refuse_to_overwrite
+from nysketch._support.outputs import overwriting, refuse_to_overwrite
 from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
@@ -47,12 +47,29 @@ def save_model(
     path: str | os.PathLike[str],
     format: str | None = None,
     *,
-    overwrite: bool = False,
+    if_exists: str = "fail",
 ) -> None:
-    """Write a model as `format`, or as the suffix of `path` says, atomically."""
+    """Write a model to a file, atomically.
+
+    Parameters
+    ----------
+    model : KMeansModel or MixtureModel
+        What to write.
+    path : path
+        File to write.
+    format : {"json", "parquet", "npz"}, optional
+        Default: by the suffix of `path`.
+    if_exists : {"fail", "overwrite"}
+        What to do if the file exists.
+
+    Examples
+    --------
+    >>> nysketch.save_model(model, "model.json")
+
+    """
     path = Path(path)
     chosen = require_format(path, format)
-    refuse_to_overwrite(path, overwrite=overwrite)
+    refuse_to_overwrite(path, overwrite=overwriting(if_exists))
     description = model.describe()
     text = _readable(description)
     if len(text) > _MAX_TEXT_BYTES:
@@ -112,7 +129,22 @@ def _write_parquet(table: dict[str, NDArray[np.float64]], text: str, file: IO[by
 
 
 def load_model(path: str | os.PathLike[str]) -> AnyModel:
-    """Read a model from JSON, Parquet or NPZ, whatever the file is called, and check it."""
+    """Read a model from JSON, Parquet or NPZ, whatever the file is called, and check it.
+
+    Parameters
+    ----------
+    path : path
+        File that `save_model` or a command wrote.
+
+    Returns
+    -------
+    KMeansModel or MixtureModel
+
+    Examples
+    --------
+    >>> nysketch.load_model("model.json").centroids
+
+    """
     path = Path(path)
     try:
         with path.open("rb") as file:

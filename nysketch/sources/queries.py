@@ -153,6 +153,10 @@ class QuerySource(StreamSource):
             schema = query.schema()
         super().__init__(schema, (), selection, query.name, widths)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what workers need: fragments carry their rows, and connections stay where they are."""
+        return self.__dict__ | {"_query": None, "_batches": ()}
+
     @cached_property
     def rows(self) -> int:  # type: ignore[override]
         """How many rows the query has: it is run for that."""

@@ -83,6 +83,26 @@ exit_with(program)
     assert run(code).returncode == 130
 
 
+def test_an_interrupt_that_a_callback_swallows_is_raised_again_by_the_next_pass():
+    """Such as those that look for the libraries whose threads are limited."""
+    code = """
+import ctypes, signal
+from nysketch._support.signals import exit_with
+from nysketch.engines.threads import run, run_in_order
+def program():
+    ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
+    if RUN == "run":
+        list(run(lambda task, check: task, range(10), threads=2))
+    else:
+        list(run_in_order(lambda task, check: [task], range(10), threads=2))
+    return 0
+exit_with(program)
+"""
+    for way in ("run", "in order"):
+        result = run(code.replace("RUN", repr(way)))
+        assert result.returncode == 130 and result.stderr.endswith("nysketch: error: interrupted\n")
+
+
 def test_a_signal_after_the_end_changes_nothing():
     code = """
 import atexit, signal

@@ -293,7 +293,7 @@ def test_do_the_old_landmarks_cover_the_new_rows(do, run, folder, tmp_path):
     for new, old, code, complaint in (
         ("other", "old", 4, "different columns: x, y and x, y, z"),
         ("none", "old", 3, "too few to measure residuals"),
-        ("basis", "old", 2, "holds a basis, not a sketch"),
+        ("basis", "old", 2, "is a basis file, without rows"),
         ("same", "missing", 3, "missing.nysk"),
     ):
         result = run("info", paths[new], "--against", paths.get(old, tmp_path / "missing.nysk"))
@@ -343,7 +343,7 @@ WRONG = [
     (["--group", "p=x", "--group", "p=y"], 2, "'--group'.*two groups have the name 'p'"),
     (["--group", "p=x", "--columns", "x,y"], 2, "leave out --columns"),
     (["--group", "p=x,nothing"], 3, "nothing"),
-    (["--group", "p=x", "--kernel", "p=spectrum"], 2, "spectrum kernel is for one text column"),
+    (["--group", "p=x", "--kernel", "p=spectrum"], 2, "spectrum kernel takes one text column"),
     (["--group", "p=x", "--bandwidth", "q=2"], 2, "q=2: --group has no 'q'"),
     (["--bandwidth", "-1"], 2, "--bandwidth must be .*not '-1'"),
     (["--bandwidth", "x"], 2, "--bandwidth must be .*not 'x'"),

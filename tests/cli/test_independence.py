@@ -162,11 +162,11 @@ def test_a_part_without_sums_of_groups_is_named(run_cli, tables):
             ["--permutation-rows", "5"],
             "--permutation-rows: applies to data only; without --group the inputs are sketches",
         ),
-        (["--columns", "x"], "--columns: is for data; these are sketches, since there is no --group"),
-        (["--nulls", "drop"], "--nulls: is for data; these are sketches, since there is no --group"),
-        (["--kernel", "linear"], "--kernel: is for data; these are sketches, since there is no --group"),
-        (["--skip-unreadable"], "--skip-unreadable: is for data"),
-        (["--alarm", "--shuffles", "0"], "--alarm needs a test: leave out --shuffles 0"),
+        (["--columns", "x"], "--columns: applies to data only; without --group the inputs are sketches"),
+        (["--nulls", "drop"], "--nulls: applies to data only; without --group the inputs are sketches"),
+        (["--kernel", "linear"], "--kernel: applies to data only; without --group the inputs are sketches"),
+        (["--skip-unreadable"], "--skip-unreadable: applies to data only"),
+        (["--alarm", "--shuffles", "0"], "--alarm needs a test: leave out --permutations 0"),
         (["--shuffles", "10"], "with 10 permutations no p-value is below 0.091"),
         (["--alpha", "1"], "--alpha"),
         (["--permutations", "-1"], "--permutations"),
@@ -231,8 +231,8 @@ def test_nothing_is_left_behind(run_cli, tables):
 
 def test_info_names_the_groups(run_cli, tables):
     shown = run_cli("info", "a.nysk", cwd=tables).stdout
-    assert "p, q, r; `nysketch independence` tells whether they are independent, also by pairs" in shown
-    assert "independent, also" not in run_cli("info", "unpaired.nysk", cwd=tables).stdout
+    assert "p, q, r; test them with `nysketch independence`, also by pairs" in shown
+    assert "also by pairs" not in run_cli("info", "unpaired.nysk", cwd=tables).stdout
     assert json_of(run_cli("info", "a.nysk", "--json", cwd=tables))["groups"] == {
         "names": ["p", "q", "r"],
         "pairs": True,

@@ -39,7 +39,7 @@ def load(tmp_path, text=SMALL, changes=(), environment=None):
             SMALL + '[[comparisons]]\nagainst = "previous"\npermutations = 5\n',
             ["previous", "at alpha = 0.05. Use more perm"],
         ),
-        (SMALL + "[sketch]\npairs = true\nshuffles = 0\n", ["leave out pairs or shuffles = 0"]),
+        (SMALL + "[sketch]\npairs = true\nshuffles = 0\n", ["leave out pairs or permutations = 0"]),
         (SMALL + '[basis]\nfile = "b.nysk"\nscale = "robust"\n', ["scale applies to a new basis"]),
         (SMALL + '[basis]\nsampling = "best"\n', ["[basis]: sampling must be one of"]),
         ('[job]\nstore = "s"\n', ["[inputs] paths is missing"]),
@@ -144,3 +144,18 @@ def test_a_glob_that_makes_no_sense(tmp_path):
     path.write_text('[job]\nstore = "s"\n[inputs]\npaths = "[z-a]-{date}.parquet"\n')
     with pytest.raises(UsageError, match="not a valid glob"):
         load_job(path, environment={})
+
+
+def test_settings_of_a_sketch_have_the_names_of_the_command_line_and_those_of_files(tmp_path):
+    old, new = (tmp_path / f"{name}.toml" for name in ("old", "new"))
+    old.write_text(SMALL + "[sketch]\nruns = 3\nshuffles = 7\nshuffle_rows = 9\n")
+    new.write_text(SMALL + "[sketch]\nspans = 3\npermutations = 7\npermutation_rows = 9\n")
+    changes = ["sketch.spans=3", "sketch.shuffles=7", "sketch.permutation_rows=9"]
+    (tmp_path / "set.toml").write_text(SMALL)
+    jobs = [load_job(old), load_job(new), load_job(tmp_path / "set.toml", changes=changes)]
+    assert jobs[0].fixed() == jobs[1].fixed() == jobs[2].fixed()
+    assert jobs[0].fixed()["sketch"].items() >= {"runs": 3, "shuffles": 7, "shuffle_rows": 9}.items()
+    assert "spans = 3" in as_toml(jobs[0].settings)
+    new.write_text(SMALL + "[sketch]\nspans = 3\nruns = 3\n")
+    with pytest.raises(UsageError, match="spans and runs are the same setting"):
+        load_job(new)

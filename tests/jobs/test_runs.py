@@ -117,7 +117,7 @@ def test_a_window_that_is_no_sum_is_noticed_and_repaired(nightly):
     write_json(path.parent / "all.json", described | {"digest": file_digest(path)})
     nightly.write(4)
     summary = nightly.run("job.verify_every=1")
-    assert summary.exit_code == 5 and "all.nysk: was not the sum of its partitions" in summary.errors[0]
+    assert summary.exit_code == 5 and "all.nysk: differed from the sum of its partitions" in summary.errors[0]
     assert_windows_are_sums(nightly.store)
     assert nightly.run("job.verify_every=1").exit_code == 0
 
@@ -395,7 +395,7 @@ def test_a_copy_of_a_model_follows_it(nightly):
 
 
 def test_other_directories_are_left_alone(nightly):
-    with pytest.raises(UsageError, match=r"holds \d.*no store\.json"):
+    with pytest.raises(UsageError, match=r"contains \d.*no store\.json"):
         nightly.run("job.store=data")
     with pytest.raises(UsageError, match="not a directory"):
         nightly.run("job.store=job.toml")

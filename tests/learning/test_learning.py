@@ -147,7 +147,7 @@ def test_no_rows_exceed_what_is_certified_of_learned_centroids(k, decoder, **opt
             patch.setattr("nysketch.learning.decode.points._MOST_DRAWN", 3000)
             model = learn_kmeans(made, k, decoder=decoder, trials=2)
     except UsageError as error:
-        assert "different" in str(error)  # fewer of them than k
+        assert "distinct" in str(error)  # fewer of them than k
         return
     require_certified(model.facts, model, rows, weights)
     assert model.facts["certified_bound"] is None or (
@@ -203,7 +203,7 @@ def test_rows_are_at_least_as_likely_as_certified(k, covariance, **options):
     try:
         model = learn_gmm(made, k, covariance=covariance, decoder="cells", trials=2)
     except UsageError as error:
-        assert "different" in str(error)
+        assert "distinct" in str(error)
         return
     bound = model.facts["certified_log_likelihood"]
     if bound is None:

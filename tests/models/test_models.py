@@ -423,7 +423,7 @@ def test_json_is_for_people(tmp_path):
 def test_parquet_has_one_row_per_cluster(tmp_path):
     model, mixture = kmeans_model(), mixture_model("diag")
     for thing in (model, mixture, FULL):
-        save_model(thing, tmp_path / "m.parquet", overwrite=True)
+        save_model(thing, tmp_path / "m.parquet", if_exists="overwrite")
         table = pq.read_table(tmp_path / "m.parquet")
         middles = model.centroids if thing is model else thing.means
         assert np.array_equal(np.column_stack([table[f"x{i}"] for i in range(3)]), middles)

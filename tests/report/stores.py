@@ -98,7 +98,7 @@ def make_store(
             learned = learn(sketch, 3)
             for target in (path / "models" / model / f"{key}.json", path / "models" / f"{model}.json"):
                 target.parent.mkdir(parents=True, exist_ok=True)
-                nysketch.save_model(learned, target, overwrite=True)
+                nysketch.save_model(learned, target, if_exists="overwrite")
         append_run(path, key, index, alarms=[key] if index in (CHANGED, CHANGED + 2) else [])
     return path
 

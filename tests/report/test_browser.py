@@ -126,7 +126,7 @@ def test_chromium_itself_dumps_the_content(report, tmp_path):
         ],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
-    assert "Which columns moved" in run.stdout
+    assert "Column shifts" in run.stdout
     assert "CONSOLE" not in run.stderr
 
 

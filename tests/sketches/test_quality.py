@@ -539,7 +539,7 @@ def test_other_columns_cannot_be_compared(january):
 
 
 def test_fourier_features_cover_nothing_but_can_be_covered(january):
-    fourier = february(features="fourier", m=40, sample_rows=2000)
+    fourier = february(features="fourier", landmarks=40, sample_rows=2000)
     with pytest.raises(UsageError, match="needs landmarks"):
         coverage(january, fourier)
     assert coverage(fourier, january).covered

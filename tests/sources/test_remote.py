@@ -14,7 +14,19 @@ from nysketch.sources.expand import expand
 from nysketch.sources.filesystems import hide_addresses
 from nysketch.sources.open import open_source
 from tests.sources.helpers import read_all, write_parquet
-from tests.sources.kinds import FILES, REREADABLE, TEXT_FILES, csv, feather, hdf5_chunked, parquet, uri
+from tests.sources.kinds import (
+    FILES,
+    FRAMES,
+    QUERIES,
+    TEXT_FILES,
+    arrow_table,
+    csv,
+    feather,
+    hdf5_chunked,
+    numpy_array,
+    parquet,
+    uri,
+)
 from tests.sources.servers import Folder
 
 REMOTE = [make for make in FILES if make is not uri]
@@ -249,10 +261,19 @@ def test_a_source_in_use_is_pickled_without_what_is_open(stored, table):
     list(reading)
 
 
-@pytest.mark.parametrize("make", REREADABLE[-2:], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", (numpy_array, arrow_table, *FRAMES), ids=lambda make: make.__name__)
 def test_sources_in_memory_can_be_pickled(table, tmp_path, make):
     source = open_source(make(table, tmp_path))
     assert batches_of(pickle.loads(pickle.dumps(source))) == batches_of(source)
+
+
+@pytest.mark.parametrize("make", QUERIES, ids=lambda make: make.__name__)
+def test_a_pickled_query_reads_fragments_that_carry_their_rows(table, tmp_path, make):
+    source = open_source(make(table, tmp_path))
+    copy, fragments = pickle.loads(pickle.dumps(source)), list(source.fragments())
+    for fragment in fragments:
+        ours, theirs = (next(iter(one.read(fragment, fragment.rows))) for one in (source, copy))
+        assert all(np.array_equal(a, b) for a, b in zip(ours.values, theirs.values, strict=True))
 
 
 def test_time_outs_and_attempts_survive_pickling(bucket):

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nysketch._support import signals
 from nysketch._support.notices import log
 from nysketch.engines.dask.batching import Groups
 from nysketch.engines.dask.worker import Failure, GroupResult, add_up, packed, run_group, unpacked
@@ -85,6 +86,7 @@ class ClusterMonitor:
         None are an error only after `patience` seconds.
         """
         self._meanwhile()
+        signals.check()
         now = time.monotonic()
         if now - self._polled < _EVERY and not at_once:
             return
