@@ -21,7 +21,7 @@ from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
-from nysketch.sources.selection import left_out_in_words
+from nysketch.sources.selection import notes_on_left_out
 
 # The path of a file.
 AnyPath = str | os.PathLike[str]
@@ -32,8 +32,8 @@ Known = TypeVar("Known", bound=Basis | Sketch)
 def open_rows(data: Any, reading: ReadOptions) -> Source:
     """Open data to read rows from; say which columns are left out, and which files."""
     source = open_source(data, reading)
-    if source.left_out:
-        notice("%s", left_out_in_words(source.left_out))
+    for note in notes_on_left_out(source.left_out):
+        notice("%s", note)
     for problem in source.skipped:
         log.warning("skipped %s", problem)
     return source

@@ -245,10 +245,10 @@ class Basis:
         return self._at_rows(data, self._features, shape=(self.rank,), nulls=nulls)
 
     def residuals(self, data: Any, *, nulls: str = "error") -> Floats:
-        """Return what the landmarks do not capture of each row: k(x, x) − |Φ(x)|².
+        """Return how far each row is from the span of the landmarks: √(k(x, x) − |Φ(x)|²).
 
-        It is 0 for a row that is a landmark, and up to k(x, x), which is 1 for a Gaussian kernel, for one
-        that is unlike all of them. The quality that `nysketch.info` reports is about its square root.
+        It is 0 for a row that is a landmark. For one that is unlike all of them it is up to √k(x, x), which
+        is 1 for a Gaussian kernel. `nysketch.info` reports its mean and quantiles over the sampled rows.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class Basis:
         --------
         >>> import nysketch
         >>> basis = nysketch.Basis.fit({"x": [0.0, 1.0, 2.0]}, landmarks=3)
-        >>> basis.residuals({"x": [1.0, 100.0]}).round(6).tolist()
+        >>> basis.residuals({"x": [1.0, 100.0]}).round(3).tolist()
         [0.0, 1.0]
 
         """

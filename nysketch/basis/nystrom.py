@@ -146,7 +146,7 @@ class NystromBasis(Basis):
         scaled = self.transform(rows)
         features = self.to_features(self.evaluate(scaled))
         captured = np.einsum("ij,ij->i", features, features)
-        return np.asarray(np.maximum(self.kernel.diagonal(scaled) - captured, 0.0))
+        return np.asarray(np.sqrt(np.maximum(self.kernel.diagonal(scaled) - captured, 0.0)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays, by the names they have in a sketch file."""

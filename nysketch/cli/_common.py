@@ -46,10 +46,10 @@ def execution(
 
 def log_left_out(source: Source) -> None:
     """Log which columns will not be used, and why."""
-    from nysketch.sources.selection import left_out_in_words
+    from nysketch.sources.selection import notes_on_left_out
 
-    if source.left_out:
-        log.info("%s", left_out_in_words(source.left_out))
+    for note in notes_on_left_out(source.left_out):
+        log.info("%s", note)
 
 
 def log_skipped(problems: Iterable[object]) -> None:

@@ -28,7 +28,7 @@ from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadKeywords, ReadOptions
 from nysketch.sources.protocol import Fragment, Source, row_width
 from nysketch.sources.queries import QuerySource
-from nysketch.sources.selection import left_out_in_words
+from nysketch.sources.selection import notes_on_left_out
 
 _PILOT_BYTES = 32 << 20
 
@@ -58,8 +58,8 @@ def basis_of_data(
     """Open data and make a basis from a pilot of it: what `Basis.fit` does."""
     wanted = BasisOptions(**options)
     source = open_source(data, ReadOptions(**reading).for_basis(wanted))
-    if source.left_out:
-        notice("%s", left_out_in_words(source.left_out))
+    for note in notes_on_left_out(source.left_out):
+        notice("%s", note)
     return fit_basis(source, wanted, seed=seed, nulls=nulls, execution=Execution(Threads(threads)))
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from nysketch.columns import Column
 from nysketch.errors import SchemaError, option
 
+# Why columns that the user named are no features.
+EXCLUDED, ROW_WEIGHTS = "excluded", "row weights"
+
 
 @dataclass(frozen=True)
 class Field:
@@ -61,9 +64,9 @@ class Selection:
         for name in self.columns if self.columns is not None else fields:
             field = fields[name]
             if name in self.exclude:
-                left_out[name] = "excluded"
+                left_out[name] = EXCLUDED
             elif name == self.weights:
-                left_out[name] = "row weights"
+                left_out[name] = ROW_WEIGHTS
             elif self.columns is None and (why := field.why_left_out(text=self.text)):
                 left_out[name] = why
             else:
@@ -157,6 +160,7 @@ def shorten(names: Iterable[str], most: int = 8) -> str:
     return shown if len(listed) <= most else f"{shown} and {len(listed) - most:,} more"
 
 
-def left_out_in_words(left_out: Mapping[str, str]) -> str:
-    """Say which columns will not be used, and why."""
-    return "left out: " + shorten(f"{name} ({why})" for name, why in left_out.items())
+def notes_on_left_out(left_out: Mapping[str, str]) -> list[str]:
+    """Say which columns will not be used, and why; nothing of those that the user named for it."""
+    told = [f"{name} ({why})" for name, why in left_out.items() if why not in (EXCLUDED, ROW_WEIGHTS)]
+    return ["left out: " + shorten(told)] if told else []

@@ -160,6 +160,7 @@ def test_nothing_is_warned_about_where_nothing_is_left_out(table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         nysketch.sketch(table, columns=["y"], landmarks=10)
+        nysketch.sketch(table, exclude=["x", "name"], landmarks=10)
 
 
 def test_python_errors_speak_python(table):
