@@ -678,6 +678,7 @@ def _errors() -> Iterator[Step]:
 
 API = """
 import hashlib
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -698,7 +699,14 @@ random = np.random.default_rng(7)
 X = random.normal(size=(1200, 3)) + 4.0 * random.integers(0, 2, (1200, 1))
 Y = random.normal(size=(900, 3)) + 3.7 * random.integers(0, 2, (900, 1))
 
-first = nysketch.sketch(X, m=30, threads=1)
+# Revisions before the names of options were made those of the command line have others.
+known = inspect.signature(nysketch.sketch).parameters
+LANDMARKS = "landmarks" if "landmarks" in known else "m"
+PERMUTATIONS = "permutations" if "permutations" in known else "shuffles"
+ESTIMATOR = {"landmarks" if "landmarks" in known else "n_landmarks": 20}
+def landmarks(number):
+    return {LANDMARKS: number}
+first = nysketch.sketch(X, **landmarks(30), threads=1)
 second = nysketch.sketch(Y, basis=first, threads=2)
 both = first + second
 for name, one in {"first": first, "second": second, "both": both, "minus": both - first}.items():
@@ -711,13 +719,14 @@ for name, one in {"first": first, "second": second, "both": both, "minus": both 
 again = nysketch.from_bytes(nysketch.to_bytes(both))
 found["again"] = digest(nysketch.to_bytes(again))
 
-basis = nysketch.Basis.fit(X, m=12, kernel="matern32", sampling="rpcholesky", seed=3)
+basis = nysketch.Basis.fit(X, **landmarks(12), kernel="matern32", sampling="rpcholesky", seed=3)
 found["basis"] = [basis.digest, digest(nysketch.to_bytes(basis))]
 table = pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], "w": np.abs(X[:, 0]) + 0.5})
-weighted = nysketch.sketch(table, columns=["x", "y"], weights="w", m=20, second_moments=True, threads=1)
+keeping = landmarks(20) | {"second_moments": True, "threads": 1}
+weighted = nysketch.sketch(table, columns=["x", "y"], weights="w", **keeping)
 found["weighted"] = digest(nysketch.to_bytes(weighted))
 batches = nysketch.sketch(iter(table.select(["x", "y", "z"]).to_batches(max_chunksize=250)),
-                          basis=nysketch.Basis.fit(table.select(["x", "y", "z"]), m=15), threads=1)
+                          basis=nysketch.Basis.fit(table.select(["x", "y", "z"]), **landmarks(15)), threads=1)
 found["batches"] = digest(nysketch.to_bytes(batches))
 
 model = nysketch.learn_kmeans(both, 2, trials=3)
@@ -732,18 +741,19 @@ few = nysketch.coreset(X, 10, basis=first)
 found["coreset"] = [few.describe(), few.numbers.tolist(), few.weights.tolist(), digest(few.points)]
 few = nysketch.coreset(both, 8)
 found["coreset of sketch"] = [few.describe(), few.numbers.tolist(), few.weights.tolist()]
-grouped = nysketch.sketch(table, groups={"p": ["x"], "q": ["y", "z"]}, m=20, shuffles=100, threads=1)
+keeping = landmarks(20) | {PERMUTATIONS: 100, "threads": 1}
+grouped = nysketch.sketch(table, groups={"p": ["x"], "q": ["y", "z"]}, **keeping)
 found["grouped"] = digest(nysketch.to_bytes(grouped))
 found["independence"] = nysketch.independence(grouped).describe()
 
-kmeans = nysketch.SketchedKMeans(n_clusters=2, n_landmarks=20, random_state=0).fit(X)
+kmeans = nysketch.SketchedKMeans(n_clusters=2, **ESTIMATOR, random_state=0).fit(X)
 found["estimator"] = [kmeans.cluster_centers_.tolist(), digest(kmeans.predict(Y))]
 found["estimator distances"] = digest(kmeans.transform(Y))
 found["estimator sketch"] = digest(nysketch.to_bytes(kmeans.partial_fit(Y).sketch_))
-gaussians = nysketch.SketchedGaussianMixture(n_components=2, n_landmarks=20, random_state=0).fit(X)
+gaussians = nysketch.SketchedGaussianMixture(n_components=2, **ESTIMATOR, random_state=0).fit(X)
 found["mixture"] = [digest(gaussians.predict_proba(Y)), float(gaussians.score(Y))]
 try:
-    nysketch.sketch(X, m=0)
+    nysketch.sketch(X, **landmarks(0))
 except nysketch.NysketchError as error:
     found["error"] = [type(error).__name__, str(error)]
 print(json.dumps(found))
