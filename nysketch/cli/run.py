@@ -79,8 +79,8 @@ def command(
 
     Only new and changed inputs are read. After a crash, the next run continues. Settings come from flags,
     NYSKETCH_RUN_TABLE_KEY variables, the job file and defaults, in this order. The exit code is 7 if a
-    comparison with `alarm = true` found a difference, and 6 if inputs were skipped. The documentation on
-    operating a store lists all settings, and what to do for each exit code.
+    comparison with `alarm = true` found a difference, and 6 if inputs were skipped. The guide to
+    nightly jobs explains each exit code; the reference of settings lists every key of a job file.
     """
     from nysketch.jobs.config import as_toml, load_job
     from nysketch.jobs.run import run_job

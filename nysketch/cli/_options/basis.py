@@ -149,7 +149,7 @@ def basis_making(command: Command) -> Command:
         metavar="[GROUP=]B",
         callback=_per_group,
         help="Bandwidth: median (of the distances between rows), a multiple such as 0.5*median, or a number "
-        "in scaled units. Several, separated by commas, give a sum of Gaussians.",
+        "in scaled units. Several, separated by commas, give the mean of their Gaussian kernels.",
     )
     @option(
         "--degree",
