@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,9 +48,12 @@ def say_dropped(dropped: int, rows: int) -> None:
 
 
 def listed(given: Any) -> list[Any]:
-    """Return what is given as a list, which one thing alone may be in place of."""
-    alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
-    return [given] if alone else list(given)
+    """Return what is given as a list, which one thing alone may be in place of.
+
+    A data frame is one thing, though it can be iterated over.
+    """
+    several = isinstance(given, Sequence | Set | ValuesView | Iterator) and not isinstance(given, str)
+    return list(given) if several else [given]
 
 
 def as_sketch(sketch: Sketch | AnyPath | Iterable[Sketch | AnyPath], what: str) -> Sketch:
@@ -63,6 +66,14 @@ def as_sketches(sketches: Any, *, but: Path | None = None) -> list[Sketch | AnyP
     given = listed(sketches)
     if not given:
         raise UsageError("no sketches were given")
+    for one in given:
+        if not isinstance(one, Sketch | str | os.PathLike):
+            what = (
+                "a basis, without rows"
+                if isinstance(one, Basis)
+                else "data. Sketch it first: `nysketch.sketch`"
+            )
+            raise UsageError(f"expected sketches or their files, and {type(one).__name__} is {what}")
     if any(isinstance(one, Sketch) for one in given):
         return given
     return [*sketch_files([os.fspath(one) for one in given], but=but)]

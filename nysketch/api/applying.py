@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nysketch._support.notices import notice
 from nysketch._support.outputs import overwriting, refuse_to_replace
 from nysketch._types import Progress
 from nysketch.api._data import AnyPath, as_model, memory_bytes, open_rows, say_dropped
@@ -109,10 +110,12 @@ def assign(
             engine=runner,
             progress=progress,
         )
-        return pa.concat_tables(tables)
+        found = pa.concat_tables(tables)
+        _say_unlabelled(found["label"].null_count, len(found))
+        return found
     if isinstance(model, str | os.PathLike):
         refuse_to_replace([model], Path(output))
-    return apply.assign_to_file(
+    done = apply.assign_to_file(
         known,
         source,
         Path(output),
@@ -124,6 +127,15 @@ def assign(
         engine=runner,
         progress=progress,
     )
+    _say_unlabelled(done.unlabelled_rows, done.rows)
+    return done
+
+
+def _say_unlabelled(unlabelled: int, rows: int) -> None:
+    if unlabelled:
+        notice(
+            "%s of %s rows have no label: they hold nulls, NaN or infinities", f"{unlabelled:,}", f"{rows:,}"
+        )
 
 
 def score(

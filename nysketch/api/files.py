@@ -13,7 +13,7 @@ from nysketch._support.notices import log
 from nysketch._support.outputs import claimed, overwriting
 from nysketch.api._data import AnyPath, as_sketch, as_sketches, listed
 from nysketch.basis.base import Basis
-from nysketch.errors import NysketchError, UsageError
+from nysketch.errors import IncompatibleError, NysketchError, UsageError
 from nysketch.files.export import export as export_thing
 from nysketch.files.export import export_file
 from nysketch.files.find import sketch_files
@@ -132,6 +132,8 @@ def merge(
     """
     with _written(output, if_exists, lock_wait) as target:
         given = as_sketches(sketches, but=target)
+        if not force:
+            _refuse_the_same_twice(given)
         made = merge_sketches(named(given), _called(target, "the sum"), force=force, partial=partial)
         _save(made.sketch, target)
     for path in made.doubled_inputs:
@@ -142,6 +144,17 @@ def merge(
     if made.missing_parts:
         log.warning("%s", missing_in_words(made.missing_parts))
     return made.sketch
+
+
+def _refuse_the_same_twice(given: list[Sketch | AnyPath]) -> None:
+    """Raise an IncompatibleError if an object is given twice: rows in memory have no name to know them by."""
+    first: dict[int, int] = {}
+    for number, one in enumerate(given, 1):
+        if isinstance(one, Sketch) and first.setdefault(id(one), number) != number:
+            raise IncompatibleError(
+                f"sketch {number} is sketch {first[id(one)]}: its rows would be counted twice. "
+                "If this is meant, use `force=True`"
+            )
 
 
 def subtract(

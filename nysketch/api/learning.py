@@ -204,6 +204,8 @@ def _learn(
     if (data is None) != (passes == 0):
         raise UsageError("`refine`, the number of passes, and the `data` to read go together")
     sketch = as_sketch(given, "the model")
+    if isinstance(k, str):
+        raise UsageError(f"`k` must be a number, or several such as range(2, 21), not {k!r}")
     ks = list(k) if isinstance(k, Iterable) else [k]
     source = None
     if data is not None:  # better told now that it cannot be read

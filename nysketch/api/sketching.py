@@ -111,7 +111,7 @@ def sketch(
         "cosine"; for a text column "spectrum" or "subsequence". A dict gives one for each group.
     bandwidth : str, float, list of float or dict
         "median" (of the distances in the pilot), "0.5*median", or a number in scaled units. Several make a
-        sum of Gaussians. A dict gives one for each group.
+        mean of Gaussians. A dict gives one for each group.
     degree, offset : int, float
         Degree of the polynomial kernel, and the constant inside.
     length, decay : int, float

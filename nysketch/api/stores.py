@@ -35,7 +35,7 @@ def run(
     job : path
         The job file, in TOML.
     set : dict, optional
-        Settings to change, by table and key: `{"sketch.landmarks": 500}`.
+        Settings to change, by table and key: `{"basis.landmarks": 500}`.
     dry_run : bool
         Find out what would be done, and do nothing.
     threads : int, optional

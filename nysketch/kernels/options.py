@@ -31,7 +31,7 @@ class KernelOptions:
 
     `kernel` and `bandwidth` are for all groups, or mappings from their names ("" is the default of those not
     named). A bandwidth is a number, "median", or "0.5*median"; several of them, separated by commas,
-    make a sum of Gaussians. `groups` are the names of column groups and of their columns.
+    make a mean of Gaussians. `groups` are the names of column groups and of their columns.
     """
 
     kernel: str | Mapping[str, str] = Gaussian.name

@@ -157,7 +157,7 @@ class Model:
         dtype: DTypeLike = np.float64,
     ) -> NDArray[Any]:
         """Return what a function says of every row; of a matrix in memory, without copies."""
-        remedy = "Drop such rows first"
+        remedy = 'Drop such rows first, or use `nysketch.assign(nulls="drop")`'
         if isinstance(data, np.ndarray) and _is_plain_matrix(data):
             if not np.isfinite(data).all():
                 raise InvalidRowsError(f"array: holds NaN or infinities. {remedy}")

@@ -111,7 +111,7 @@ def test_sums_are_those_of_the_command_whatever_they_are_made_of(shelf, pair, tm
 
 def test_rows_are_not_counted_twice_unless_that_is_meant(pair):
     with pytest.raises(IncompatibleError, match=r"sketch 2: .* counted twice.*`force=True`"):
-        nysketch.merge([pair[0], pair[0]])
+        nysketch.merge([pair[0], nysketch.from_bytes(bits(pair[0]))])
     with pytest.warns(NysketchWarning, match="counted twice"):
         assert nysketch.merge([pair[0], pair[0]], force=True).rows == 1800
     with pytest.raises(IncompatibleError, match="`force=True`"):
@@ -277,3 +277,37 @@ def test_files_of_something_else_are_called_so(shelf):
         nysketch.compare(shelf / "a.parquet", shelf / "b.nysk")
     with pytest.raises(CorruptSketchError, match=r"this is a model"):
         nysketch.info(shelf / "model.json")
+
+
+def test_data_where_sketches_are_expected_are_called_so(shelf, pair):
+    table = pq.read_table(shelf / "a.parquet")
+    for call in (
+        lambda: nysketch.compare(table, table),
+        lambda: nysketch.learn_kmeans(table.to_pandas(), 3),
+        lambda: nysketch.merge([pair[0], table]),
+    ):
+        with pytest.raises(UsageError, match=r"is data\. Sketch it first: `nysketch\.sketch`"):
+            call()
+    with pytest.raises(UsageError, match="is a basis, without rows"):
+        nysketch.merge([pair[0].basis])
+
+
+def test_a_sketch_of_a_table_in_memory_is_not_added_to_itself(shelf):
+    made = nysketch.sketch(pq.read_table(shelf / "a.parquet", columns=["x", "y"]), landmarks=10)
+    with pytest.raises(IncompatibleError, match=r"sketch 2 is sketch 1.*`force=True`"):
+        nysketch.merge([made, made])
+    assert nysketch.merge([made, made], force=True).rows == 1800
+
+
+def test_rows_without_a_label_are_told(shelf):
+    table = pa.table({"x": [0.0, None, 1.0], "y": [1.0, 2.0, 3.0]})
+    with pytest.warns(NysketchWarning, match="1 of 3 rows have no label"):
+        found = nysketch.assign(shelf / "model.json", table, nulls="drop")
+    assert found["label"].null_count == 1
+
+
+def test_numbers_of_clusters_are_no_text(pair):
+    with pytest.raises(
+        UsageError, match=r"`k` must be a number, or several such as range\(2, 21\), not '2:5'"
+    ):
+        nysketch.learn_kmeans(pair[0], "2:5")
