@@ -327,8 +327,8 @@ class SketchedKMeans(
         Those of `nysketch.basis.options.BasisOptions`.
     scale
         "none", "standard" or "robust". Distances are measured after dividing the columns by their scale.
-        By default "none", unlike `nysketch.sketch`: as in scikit-learn, clusters and `inertia_` are those in the
-        units of X, and a pipeline has its scaler before.
+        By default "none", unlike `nysketch.sketch`: as in scikit-learn, clusters and `inertia_` are those in
+        the units of X, and a pipeline has its scaler before.
     basis
         A Basis, a Sketch or a file with either, in place of landmarks, kernel, bandwidth and scaling. The
         sketches of estimators with one basis can be added.
