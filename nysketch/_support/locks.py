@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from nysketch._support import signals
 from nysketch._support.atomic import remove_leftovers
 from nysketch.errors import LockedError, OutputError
 
@@ -25,18 +26,23 @@ def output_lock(
     """Hold the lock of `output`, or raise LockedError after `wait` seconds of trying."""
     path = lock_path(output)
     deadline = time.monotonic() + wait
-    while (descriptor := _try_lock(path, output)) is None:
-        if time.monotonic() >= deadline:
-            raise LockedError(f"{output}: another process is writing it (lock {path}). {remedy}")
-        time.sleep(0.1)
+    descriptor = None
     try:
+        while descriptor is None:
+            with signals.held():  # or it would leave a file behind that nobody knows of
+                descriptor = _try_lock(path, output)
+            if descriptor is None:
+                if time.monotonic() >= deadline:
+                    raise LockedError(f"{output}: another process is writing it (lock {path}). {remedy}")
+                time.sleep(0.1)
         remove_leftovers(output)
         yield
     finally:
-        # Unlink while still holding it: whoever opened the old file notices that it has gone.
-        with suppress(OSError):
-            path.unlink()
-        os.close(descriptor)
+        if descriptor is not None:
+            # Unlink while still holding it: whoever opened the old file notices that it has gone.
+            with suppress(OSError):
+                path.unlink()
+            os.close(descriptor)
 
 
 def _try_lock(path: Path, output: Path) -> int | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +22,7 @@ class Terminated(BaseException):
 
 
 _seen: signal.Signals | None = None
+_holding = 0
 
 
 def seen() -> signal.Signals | None:
@@ -31,6 +34,21 @@ def check() -> None:
     """Raise what a signal raised once more: a library may have swallowed it in a callback."""
     if _seen is not None:
         raise KeyboardInterrupt if _seen is signal.SIGINT else Terminated
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let a signal wait until the end of the block: for a few steps that belong together."""
+    global _holding
+    if threading.current_thread() is not threading.main_thread():  # signals arrive there
+        yield
+        return
+    _holding += 1
+    try:
+        yield
+    finally:
+        _holding -= 1
+    check()
 
 
 def exit_code(stop: signal.Signals) -> int:
@@ -72,4 +90,5 @@ def _stop(signum: int, frame: FrameType | None) -> None:
     global _seen
     del frame
     _seen = signal.Signals(signum)
-    check()
+    if not _holding:
+        check()

@@ -103,6 +103,28 @@ exit_with(program)
         assert result.returncode == 130 and result.stderr.endswith("nysketch: error: interrupted\n")
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_a_lock_is_taken_leaves_no_file(name, tmp_path):
+    code = """
+import fcntl, signal, sys
+from pathlib import Path
+from nysketch._support.locks import output_lock
+from nysketch._support.signals import exit_with
+flock = fcntl.flock
+def interrupted(*args):
+    signal.raise_signal(getattr(signal, sys.argv[2]))
+    flock(*args)
+fcntl.flock = interrupted
+def program():
+    with output_lock(Path(sys.argv[1]) / "out"):
+        return 0
+exit_with(program)
+"""
+    result = run(code, tmp_path, name)
+    assert result.returncode == {"SIGINT": 130, "SIGTERM": 143}[name]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_signal_after_the_end_changes_nothing():
     code = """
 import atexit, signal
