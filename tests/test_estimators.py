@@ -38,6 +38,7 @@ def expected_failures(estimator):
     }
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         SketchedKMeans(n_clusters=3),

@@ -82,6 +82,7 @@ class Reader(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.slow
 def test_reprs_are_one_short_printable_line(results):
     for name, result in results:
         text = repr(result)
@@ -132,6 +133,7 @@ def test_what_they_say():
             assert re.fullmatch(pattern, text), text
 
 
+@pytest.mark.slow
 def test_many_comparisons_make_no_long_table():
     sketches = [nysketch.sketch(table(["x"]), landmarks=5)]
     sketches += [nysketch.sketch(table(["x"], seed=i), basis=sketches[0].basis) for i in range(1, 8)]

@@ -74,6 +74,7 @@ def require_farthest(made, of_row, offsets):
 # ---- against the slow twin -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("kind", NUMERIC)
 def test_cells_of_every_kernel_are_those_of_the_slow_twin(kind, precision):
@@ -353,6 +354,7 @@ def parquet(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"weights": "w"}, {"precision": "float64"}, {"kernel": "matern32"}],
@@ -485,6 +487,7 @@ def test_a_sketch_from_before_there_were_cells_is_one_without(parquet, tmp_path)
 # ---- the command line ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_line_keeps_shows_and_merges_cells(run_cli, parquet, tmp_path):
     def do(*args):
         result = run_cli(*args)

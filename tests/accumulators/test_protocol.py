@@ -146,6 +146,7 @@ def by_cluster(folder, basis, client):
     return nysketch.sketch(str(folder), engine=engine, basis=basis, **as_keywords(asdict(OPTIONS))).tally
 
 
+@pytest.mark.slow
 @every
 def test_a_cluster_has_no_effect(kind, by_cluster, by_threads):
     same(by_cluster[kind], by_threads[1][kind])
@@ -166,6 +167,7 @@ def test_parts_travel_and_totals_are_continued(kind, folder, basis):
     same(resumed.total()[kind], tally_of(folder, basis)[kind])
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize(("fragment", "when"), [(1, "before"), (8, "before"), (8, "after")])
 def test_an_interrupted_pass_ends_in_the_same_file(

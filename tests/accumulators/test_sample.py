@@ -193,6 +193,7 @@ def bits(sketch, folder):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [1, 30, 200, 2000, 50_000])
 @pytest.mark.parametrize(("threads", "batch_rows"), [(1, None), (2, 64), (3, 999), (4, 7)])
 def test_the_sample_of_a_pass_is_that_of_the_slow_twin(files, basis, capacity, threads, batch_rows):

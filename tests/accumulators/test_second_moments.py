@@ -50,6 +50,7 @@ def same(a, b):
 # ---- against the definition
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kernel_against_the_definition(name):
     rows = rows_for(name, 60)
@@ -134,6 +135,7 @@ def test_merging_in_any_order_gives_the_same_bits(order):
     assert sum(PARTS[i] for i in order) == sum(PARTS)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=6), st.lists(st.integers(0, 3), min_size=1, max_size=6)
 )
@@ -170,6 +172,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_bytes_do_not_depend_on_threads_or_batches(files, tmp_path, name):
     options = {"second_moments": True} | OPTIONS[name]
@@ -314,6 +317,7 @@ def test_they_are_exported(tmp_path, run_cli):
         assert np.array_equal(arrays["second_moments"], made.second_moments.matrix())
 
 
+@pytest.mark.slow
 def test_the_command_line(files, tmp_path, run_cli):
     command = ("sketch", files / "a.parquet", "--exclude", "w", "-m", "25")
     planned = [

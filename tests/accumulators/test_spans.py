@@ -122,6 +122,7 @@ def basis():
     return Basis.fit(pa.table(dict(zip(NAMES, rows.T, strict=True))), landmarks=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, "w"])
 @pytest.mark.parametrize("capacity", [1, 3, 5, 7, 64, 1000])
 def test_runs_of_files_are_those_of_the_slow_twin(days, basis, weights, capacity, chunks):
@@ -453,6 +454,7 @@ def test_skip_looks_at_the_wishes_for_runs(days, tmp_path):
         run(days, output, PassOptions(blocks=4, nulls="drop"), if_exists="skip")
 
 
+@pytest.mark.slow
 def test_the_command_line_keeps_shows_and_merges_runs(run_cli, days, tmp_path):
     def do(*args):
         result = run_cli(*args)

@@ -161,6 +161,7 @@ def test_exports_are_those_of_the_command(shelf, pair, tmp_path, run_cli):
 # ---- models ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_models_are_those_of_the_command(shelf, pair, tmp_path, run_cli):
     command = ["learn", "kmeans", shelf / "a.nysk", shelf / "b.nysk", "-k", "2:4", "-o", tmp_path / "m.json"]
     assert run_cli(*command, "--refine", 1, "--data", shelf / "?.parquet").returncode == 0

@@ -302,6 +302,7 @@ print("fourier", Basis.fit(sys.argv[1], landmarks=60, features="fourier").digest
 """
 
 
+@pytest.mark.slow
 def test_the_threads_of_libraries_do_not_show(tables, cli_command):
     seen = set()
     for threads in ("1", "2"):

@@ -104,6 +104,7 @@ def cases():
                 yield pytest.param(name, sampling, id=f"{sampling}-{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "sampling"), list(cases()))
 def test_every_scheme_on_every_table(name, sampling):
     rows, kernel, m = TABLES[name]

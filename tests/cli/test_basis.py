@@ -164,6 +164,7 @@ PARAMETERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "h5"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel(do, folder, tmp_path, kernel, suffix):
@@ -179,6 +180,7 @@ def test_every_kernel(do, folder, tmp_path, kernel, suffix):
     assert facts["quality"]["advice"][0] in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "h5"])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_every_sampling(do, folder, tmp_path, sampling, suffix):

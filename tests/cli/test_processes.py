@@ -39,6 +39,7 @@ def ran(run, command, folder):
     return result.returncode, *said, made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ARGUMENTS)
 def test_a_forked_command_does_what_that_of_an_interpreter_does(
     command, shelf, tmp_path, run_process, run_cli

@@ -239,6 +239,7 @@ def test_outliers_that_no_digits_are_left_for_are_told():
 # ---- how good it is --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 10])
 def test_the_distance_is_what_all_pairs_of_rows_say(d):
     X = clusters(3000, d=d)
@@ -343,6 +344,7 @@ def test_landmarks_from_elsewhere_are_what_mercer_is_for():
     assert mercer.distance.mmd < 0.5 * nystrom.distance.mmd  # seen: 0.22
 
 
+@pytest.mark.slow
 def test_a_known_measure():
     """Second moments in closed form are those of many rows; and what they lead to is as good."""
     random = np.random.default_rng(0)

@@ -37,6 +37,7 @@ def bits(sketch, tmp_path):
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -169,6 +170,7 @@ def test_work_takes_along_what_others_need_and_nothing_else(source):
         assert len(pickle.dumps(work)) < 30_000  # no buffers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["address", "file"])
 def test_the_command_line_runs_on_a_cluster(run_cli, cluster, files, tmp_path, by):
     common = ["sketch", files, "--exclude", "w", "-m", "20"]
@@ -226,6 +228,7 @@ def test_flags_that_contradict_each_other(run_cli, files, tmp_path, flags, messa
     assert message in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "flags"),
     [

@@ -115,6 +115,7 @@ def test_killed_before_there_is_a_store(nightly, run_cli, tmp_path):
     assert number > 1
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_do_the_work_once(nightly, start_cli):
     both = [start_cli("run", nightly.job, "-q", "--lock-wait", PATIENCE) for _ in range(2)]
     said = [process.communicate(timeout=PATIENCE)[1] for process in both]
@@ -129,6 +130,7 @@ LIMITED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "too_large", [f"partitions/{day(7)}.nysk", "windows/all.nysk", f"drift/{day(5)}.json"]
 )

@@ -72,6 +72,7 @@ def everything(nightly):
     return files, history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_run_leaves_the_same_wherever_it_is_started(relative, tmp_path, place):
     (tmp_path / "elsewhere").mkdir()
@@ -91,6 +92,7 @@ def test_a_run_leaves_the_same_wherever_it_is_started(relative, tmp_path, place)
     assert [item.path for item, _ in inputs] == [f"data/{day(1)}.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_messages_name_files_as_the_job_file_does(relative, tmp_path, place):
     relative.run()

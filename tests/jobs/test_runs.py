@@ -81,6 +81,7 @@ def test_a_report_that_cannot_be_written_is_an_error_and_nothing_else(nightly):
     assert not nightly.run("report.output=report.html").errors and (nightly.folder / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_night_by_night_windows_are_fresh_merges(nightly):
     nightly.run()
     for number in range(4, 12):
@@ -189,6 +190,7 @@ def test_a_path_that_matches_nothing_keeps_others_from_being_dropped(nightly):
     assert summary.removed == [] and summary.unmatched == ["more/{date}.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retired", ["sum", "forget"])
 def test_retention(nightly, retired):
     changes = ["retention.partitions=3", f"retention.retired={retired}"]
@@ -307,6 +309,7 @@ def leave(nightly, number, *, of=None, checkpoint=False, content=None):
             sketch_to_file(*wanted, saving=Saving(checkpoint_every=0), execution=execution)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", [False, True])
 @pytest.mark.parametrize("left", [{}, {"of": 1}, {"content": b"garbage"}, {"content": b""}])
 def test_what_a_killed_run_left_is_used_only_if_it_is_what_is_wanted(nightly, left, checkpoint):
@@ -434,6 +437,7 @@ def test_a_backlog_longer_than_the_retention_is_summed_up_all_the_same(nightly):
     assert nightly.run(settings).idle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "[]", '{"partitions": 5}', "{}"])
 def test_the_sum_of_retired_partitions_is_not_overwritten_for_a_lost_description(nightly, damage):
     settings = "retention.partitions=3"

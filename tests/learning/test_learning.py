@@ -406,6 +406,7 @@ def test_the_estimate_is_near_the_truth():
 # ---- less evidence ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["nystrom", "fourier"])
 @pytest.mark.parametrize("sample_rows", [0, 500])
 @pytest.mark.parametrize("cells", [True, False])
@@ -488,6 +489,7 @@ REQUESTS += [(2, decoder, covariance) for decoder in ("clomp", "shift") for cova
 REQUESTS += [(1, "cells", None), (1, "cells", "full"), (1, "auto", "diag"), (40, "auto", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_little_to_learn_from_gives_a_model_or_a_clear_refusal(name, few_draws):
     rows, options = DEGENERATE[name]
@@ -603,6 +605,7 @@ def fast_cost(rows, centroids):
     return ((rows[:, None] - centroids) ** 2).sum(axis=2).min(axis=1).mean()
 
 
+@pytest.mark.slow
 def test_centroids_are_nearly_as_good_as_those_of_all_rows(mixtures):
     excesses, of_landmarks = [], []
     for rows, made in mixtures:
@@ -686,6 +689,7 @@ def test_a_sketch_alone_without_cells_is_as_good_as_the_landmarks(mixtures):
 # ---- sweeps ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("covariance", "k"), [(None, 2), (None, 4), ("diag", 3), ("diag", 4)])
 def test_a_sweep_finds_the_number_of_clusters(covariance, k):
     rows, centres = blobs(n=3000, k=k)

@@ -281,6 +281,7 @@ def tree(sketches):
     return sketches[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -546,6 +547,7 @@ def refusal(result, code):
     return result.stderr
 
 
+@pytest.mark.slow
 def test_sixteen_commands_leave_the_file_of_one(run_cli, files, tmp_path):
     folder = files[0].parent
     inputs = ["a.parquet", "b.parquet", "c.parquet"]

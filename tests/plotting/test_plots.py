@@ -26,6 +26,7 @@ def words_of(path):
     return " ".join(t.text or "" for t in ET.parse(path).getroot().iter() if t.text)
 
 
+@pytest.mark.slow
 def test_a_sketch_by_density(run_cli, sketch, tmp_path):
     output = tmp_path / "x.svg"
     run = run_cli("plot", sketch, "-o", output)

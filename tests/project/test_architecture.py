@@ -55,6 +55,7 @@ def entered():
     return {name: [line.split()[0] for line in lines.splitlines()] for name, lines in blocks}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["sketch", "learn", "compare", "coreset", "run"])
 def test_a_command_walks_as_described(command, entered):
     steps = re.findall(r"^\d+\. (.*?)(?=^\d+\. |\Z)", WALKS[command], re.DOTALL | re.MULTILINE)

@@ -175,6 +175,7 @@ def test_examples_with_options_are_found():
 RUN = re.compile(r"<!-- run -->\n\n```(python|console)\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if RUN.search(page.read_text())], ids=lambda path: path.stem
 )
@@ -224,6 +225,7 @@ def test_every_example_configuration_is_run_by_a_test():
     assert names == commands | {"nightly.toml", "taxi.toml"}  # jobs: see nightly/test_examples.py
 
 
+@pytest.mark.slow
 def test_the_example_configuration_of_a_sketch_runs(tmp_path):
     write_months(tmp_path)
     settings = run_twice("sketch.toml", "sketch", "january.parquet", "-o", "day.nysk", cwd=tmp_path)["sketch"]

@@ -128,6 +128,7 @@ class Keys:
                     self.walk(target, item)
 
 
+@pytest.mark.slow
 def test_the_page_has_the_keys_that_are_printed(printed):
     keys = Keys()
     for section, _, value in printed:

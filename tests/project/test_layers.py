@@ -135,6 +135,7 @@ def is_compiled(file):
 ALGEBRA = algebra()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ALGEBRA)
 def test_the_algebra_and_below_need_neither_files_nor_terminals_nor_compilers(package):
     compiled = [FILES[file].name for file in ALGEBRA[package] if is_compiled(file)]

@@ -64,6 +64,7 @@ def definition(kernel, rows):
     return joint + apart - 2 * crossed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [2, 3])
 def test_v_hsic_is_the_definition(script, columns):
     sample = sample_of(script, 17, columns)

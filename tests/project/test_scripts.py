@@ -123,6 +123,7 @@ def test_figure_1_in_small(tmp_path):
     assert table[100, 40, "greedy", "p05"]["trials"] == "3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_figure_1_is_drawn(tmp_path, suffix):
     pytest.importorskip("matplotlib")
@@ -132,6 +133,7 @@ def test_figure_1_is_drawn(tmp_path, suffix):
     assert start.startswith(b"\x89PNG") if suffix == ".png" else b"<?xml" in start
 
 
+@pytest.mark.slow
 def test_landmarks_are_compared(tmp_path):
     out = tmp_path / "out.json"
     sizes = ["--rows", 2000, "--pilot-rows", 1000, "--held-out", 400, "--landmarks", 20, 60, "--goals", 60]
@@ -156,6 +158,7 @@ def test_landmarks_are_compared(tmp_path):
     assert 30 < needed["blob", "kmeans++"] < 70
 
 
+@pytest.mark.slow
 def test_compressive_learning_in_small(tmp_path):
     drawn = importlib.util.find_spec("matplotlib") is not None
     sizes = ["--rows", 1000, "--clusters", 3, "--features", 4, "--trials", 2, "--sizes", 1, 5]
@@ -174,6 +177,7 @@ def test_compressive_learning_in_small(tmp_path):
     assert 0.999 < risk["1", "uniform", "60"] < risk["1", "rows", "60"] < risk["1", "rows", "12"]
 
 
+@pytest.mark.slow
 def test_compressive_learning_of_a_file_with_the_tools_own_distance(tmp_path):
     columns = {name: np.random.default_rng(ord(name)).normal(size=1500) for name in "abc"}
     pq.write_table(pa.table(columns), tmp_path / "a_bike_or_two.parquet")
@@ -314,6 +318,7 @@ def test_robust_mmd_is_that_of_compare(monk):
     assert monk.robust_mmds(*sketches, 21) == (found.robustness.median.value, found.mmd)
 
 
+@pytest.mark.slow
 def test_monk_in_small(tmp_path):
     drawn = importlib.util.find_spec("matplotlib") is not None
     random = np.random.default_rng(0)
@@ -556,6 +561,7 @@ def test_projections_are_those_of_a_simple_model():
         assert slow.hours * 3600 == pytest.approx(630, rel=0.05) and slow.client_busy > 0.9
 
 
+@pytest.mark.slow
 def test_the_imports_of_the_package_are_printed():
     lines = run(IMPORTS).splitlines()
     assert lines[0].split()[:3] == ["errors", "1", "modules"]

@@ -54,6 +54,7 @@ def half_done(interrupted, tmp_path):
     return shutil.copytree(interrupted, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_the_bytes_are_those_of_an_undisturbed_run(folder, tmp_path, run_cli):
     output, checkpoint = folder / "out.nysk", folder / "out.nysk.checkpoint"
     output.write_bytes(OLD)
@@ -85,6 +86,7 @@ def test_a_killed_run_is_really_resumed(half_done, run_cli):
     assert not (half_done / ".out.nysk.lock").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
@@ -180,6 +182,7 @@ def test_a_read_only_output_folder_is_noticed_before_the_work(folder, run_cli):
     assert "locked/out.nysk: cannot write here: Permission denied" in result.stderr
 
 
+@pytest.mark.slow
 def test_two_writers_of_one_output(parquet, run_cli, start_cli, tmp_path_factory):
     folder = parquet.parent
     arguments = ["sketch", "a.parquet", "-m", "5", "-o", "a.nysk"]

@@ -7,6 +7,7 @@ import pytest
 import nysketch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", ["made", "given"])
 def test_four_ways_to_the_same_file(run_cli, files, tmp_path, basis):
     options = ["--weights", "w", "-m", "30", "--seed", "5"]
@@ -36,6 +37,7 @@ def test_four_ways_to_the_same_file(run_cli, files, tmp_path, basis):
     assert (tmp_path / "merged.nysk").read_bytes() == expected
 
 
+@pytest.mark.slow
 def test_a_part_can_be_read_by_a_cluster(files, engine):
     one, other = (
         nysketch.sketch(os.fspath(files), exclude=["w"], landmarks=20, part="2/5", **how)

@@ -31,6 +31,7 @@ def hostile(tmp_path_factory):
     return folder / "hostile.html"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 900}, PHONE], ids=["desktop", "phone"])
 def test_the_report_is_shown_without_complaints(browser, report, scheme, size):

@@ -238,6 +238,7 @@ def test_trouble_of_the_last_run_comes_first(store, tmp_path):
     assert "input unreadable (3)" in page.text
 
 
+@pytest.mark.slow
 def test_thousands_of_partitions_make_a_page_of_bounded_size(tmp_path):
     sizes = []
     for partitions in (300, 1500):

@@ -47,6 +47,7 @@ def sketched(uri, output, **reading):
     )
 
 
+@pytest.mark.slow
 def test_one_request_in_twenty_fails_and_the_bytes_are_the_same(stored, proxied, tmp_path, no_waits, caplog):
     sketched(stored, tmp_path / "healthy.nysk")
     proxy = proxied(share=0.05, seed=1)
@@ -59,6 +60,7 @@ def test_one_request_in_twenty_fails_and_the_bytes_are_the_same(stored, proxied,
     assert not checkpoint_path(tmp_path / "flaky.nysk").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [parquet, feather, csv, hdf5_chunked], ids=lambda make: make.__name__)
 def test_every_format_survives_a_third_of_requests_failing(
     s3, bucket, proxied, table, rows, tmp_path, no_waits, make
@@ -71,6 +73,7 @@ def test_every_format_survives_a_third_of_requests_failing(
     assert proxy.failures.total() > 1
 
 
+@pytest.mark.slow
 def test_the_command_finishes_with_the_same_bytes(s3, stored, proxied, tmp_path, run_cli):
     proxy = proxied(share=0.05, seed=4)
     for name, port in (("healthy", s3.port), ("flaky", proxy.port)):
@@ -130,6 +133,7 @@ def test_bytes_that_never_come_are_named_and_the_checkpoint_continues(s3, stored
     assert (tmp_path / "s.nysk").read_bytes() == (tmp_path / "t.nysk").read_bytes()
 
 
+@pytest.mark.slow
 def test_progress_is_not_needed_between_failures_of_different_reads(s3, stored, proxied, no_waits):
     """Each read fails as often as allowed before it works; no fragment runs out of attempts."""
     seen = Counter()

@@ -370,6 +370,7 @@ def test_a_linear_operator_is_no_matrix():
         open_source(scipy.sparse.linalg.aslinearoperator(np.eye(3)))
 
 
+@pytest.mark.slow
 def test_a_sparse_matrix_is_never_dense_as_a_whole():
     # Dense, it would take 1.6 GB.
     matrix = scipy.sparse.random_array((20_000, 10_000), density=1e-5, random_state=0, format="csr")

@@ -301,6 +301,7 @@ def web(tmp_path):
         server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [parquet, feather, csv, hdf5_chunked], ids=lambda make: make.__name__)
 def test_files_on_a_web_server_are_read(web, table, rows, tmp_path, small_pieces, make):
     path = make(table, tmp_path)

@@ -219,6 +219,7 @@ def test_an_iceberg_table_has_the_rows_of_its_current_version(iceberg):
     assert x_of(copy) == list(range(20, 50))
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_is_found_by_its_catalog(iceberg, tmp_path, run_cli):
     settings = {
         "PYICEBERG_CATALOG__C__URI": f"sqlite:///{tmp_path}/catalog.db",

@@ -73,6 +73,7 @@ def rejections(test, sizes, *, shift=0.0, blocks=64, pairs=PAIRS):
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "sizes", "blocks"),
     [
@@ -238,6 +239,7 @@ def compared(x, y, basis, seed, sample_rows=0, **options):
     return nysketch.compare(*sides, permutations=PERMUTATIONS, explain=False, seed=seed, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "test"), [((512, 2048), "permutation"), ((200, 10_000), "bootstrap")])
 def test_level_of_sketches(basis, sizes, test):
     pairs, rejected = 120, 0

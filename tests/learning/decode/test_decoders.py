@@ -47,6 +47,7 @@ def in_data_units(mixture, basis):
     return mixture.means * basis.scale + basis.center
 
 
+@pytest.mark.slow
 @every_case
 def test_well_separated_clusters_are_found(decoder, covariance, features):
     found = evidence_for(covariance, 3, 2, features)
@@ -80,6 +81,7 @@ def test_the_same_seed_gives_the_same_mixture(decoder, covariance, features):
         assert np.array_equal(getattr(a, name), getattr(b, name))
 
 
+@pytest.mark.slow
 @every_case
 def test_one_component_is_the_mean_of_all_rows(decoder, covariance, features):
     """Of a single blob, which one Gaussian fits."""

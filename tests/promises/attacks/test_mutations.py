@@ -176,6 +176,7 @@ MUTATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_ten_thousand_mutations_are_noticed(mutation, original, other, folder):
     random = np.random.default_rng(MUTATIONS.index(mutation))
@@ -187,6 +188,7 @@ def test_ten_thousand_mutations_are_noticed(mutation, original, other, folder):
             require_refused(bytes(data), path)
 
 
+@pytest.mark.slow
 def test_every_bit_of_the_header_counts(original, folder):
     path = folder / "mutated.nysk"
     length = int.from_bytes(original[:8], "little")
@@ -338,6 +340,7 @@ def test_terabytes_that_are_only_declared_are_not_allocated(shape, original, fol
     assert peak < 1 << 20
 
 
+@pytest.mark.slow
 def test_the_command_line_says_it_in_one_line_each(original, folder, run_cli):
     _, metadata, arrays = unseal(original)
     hostile = {
