@@ -87,6 +87,7 @@ def test_clusters_are_in_the_units_of_x():
         assert np.isclose(estimator.score(X), -(distances.min(axis=1) ** 2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", TYPES)
 @pytest.mark.parametrize("units", [(1, 1, 1), (1e3, 1, 1e-3)])
 def test_mixtures_are_as_likely_as_those_of_all_rows(covariance, units):
@@ -208,6 +209,7 @@ def test_all_batches_have_weights_or_none():
 # ---- batches ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("kind", BOTH)
 def test_batches_end_where_one_fit_does(kind, is_sorted):

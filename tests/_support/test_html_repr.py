@@ -148,6 +148,7 @@ def test_many_comparisons_make_no_long_table():
 # ---- the helpers
 
 
+@pytest.mark.slow
 @given(st.text(), st.lists(st.text()))
 def test_any_text_makes_one_line(kind, facts):
     text = one_line(kind, *facts, None)

@@ -87,6 +87,7 @@ def test_cells_of_every_kernel_are_those_of_the_slow_twin(kind, precision):
     assert made.cells.rows.min() >= 1  # its own landmark
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(1, 150),
@@ -159,6 +160,7 @@ def test_one_landmark_one_feature_one_row():
         assert len(made.cells.far) == n
 
 
+@pytest.mark.slow
 def test_a_thousand_landmarks_and_many_chunks():
     rows = np.random.default_rng(5).standard_normal((30_000, 2))
     basis = Basis.fit(rows, landmarks=1000)
@@ -228,6 +230,7 @@ def test_values_beyond_all_measure_are_counted_and_change_nothing_else(kind, val
     assert (made + made).cells.beyond == 4
 
 
+@pytest.mark.slow
 def test_the_limit_is_that_of_each_column():
     landmarks = np.array([[0.0, 0.0], [1.0, 1000.0], [-1.0, -1000.0]])
     basis = basis_at(Gaussian(1.0), landmarks)

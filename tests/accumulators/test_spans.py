@@ -84,6 +84,7 @@ def require_right(made, rows, tolerance):
     assert runs.rows.sum() == made.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("kind", NUMERIC)
 def test_runs_of_every_kernel_are_those_of_the_slow_twin(kind, precision, chunks):
@@ -290,6 +291,7 @@ def bits(made, path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, "w"])
 @pytest.mark.parametrize("capacity", [2, 6, 64])
 def test_files_together_or_apart_have_the_same_runs_to_the_bit(
@@ -322,6 +324,7 @@ def test_a_file_that_is_given_twice_has_the_runs_of_one(days, basis, tmp_path):
     assert np.array_equal(twice.spans.rows, 2 * once.spans.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"weights": "w"}, {"precision": "float64", "spans": 5}])
 def test_neither_threads_nor_batches_show(days, basis, tmp_path, options, chunks):
     seen = {

@@ -98,6 +98,7 @@ def test_auto_is_deterministic():
     assert other.digest != a.digest
 
 
+@pytest.mark.slow
 def test_auto_wants_more_landmarks_for_more_rows():
     rows = mixture(8000)
     chosen = [fit(rows, m="auto", kernel="matern32", of_rows=n).m for n in (8000, 10**6)]
@@ -257,6 +258,7 @@ REPORTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("kind", ["numbers", "text"])
 def test_every_sampling_of_numbers_and_text(tables, tmp_path, sampling, kind):

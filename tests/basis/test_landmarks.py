@@ -235,6 +235,7 @@ def exact_scores(K, ridge):
     return np.einsum("ij,ji->i", K, np.linalg.inv(K + ridge * len(K) * np.eye(len(K))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "m"), [(Gauss(1.0), 50), (Gauss(1.0), 400), (Gauss(4.0), 60), (Dot(2, 1.0), 16)]
 )

@@ -223,6 +223,7 @@ def test_different_landmarks_with_the_same_kernel(run_cli, days, tmp_path):
     assert "The landmarks differ" in found.stderr
 
 
+@pytest.mark.slow
 def test_learning_without_bad_rows(run_cli, tmp_path):
     random = np.random.default_rng(1)
     centres = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])

@@ -72,6 +72,7 @@ def test_every_option_is_in_one_section(name):
             assert title.endswith("(advanced)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_help_fits_a_terminal_and_has_every_title_once(run_cli, name):
     result = run_cli(*name.split(), "-h", env={"COLUMNS": "80"})

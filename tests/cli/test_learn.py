@@ -270,6 +270,7 @@ def test_settings_come_from_the_table_of_the_command(run_cli, clusters, tmp_path
 # ---- refining --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kmeans", "gmm"])
 def test_refining_on_the_data_makes_the_model_better(run_cli, clusters, tmp_path, kind):
     # Seven clusters where there are three: a few landmarks cannot know where to put them.

@@ -153,6 +153,7 @@ def test_no_result_goes_to_a_file_called_dash(run_cli, shelf, command):
     assert sorted(shelf.iterdir()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_json_is_one_object_with_sorted_keys_and_nothing_else(run_cli, shelf, tmp_path, command):
     arguments = arguments_of(command, tmp_path)
@@ -163,6 +164,7 @@ def test_json_is_one_object_with_sorted_keys_and_nothing_else(run_cli, shelf, tm
     assert report["schema_version"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_stdout_has_results_only_and_no_control_codes(run_cli, shelf, tmp_path, command):
     arguments = arguments_of(command, tmp_path)

@@ -309,6 +309,7 @@ def test_few_landmarks_do_not_make_a_coreset_look_better_than_it_is():
     assert abs(found.distance.mmd - exact) < 4 * found.distance.standard_error + 0.01 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 10])
 @pytest.mark.parametrize("of_sketch", [False, True])
 def test_64_rows_are_five_times_nearer_than_random_ones(d, of_sketch):

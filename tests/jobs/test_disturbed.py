@@ -84,6 +84,7 @@ def test_killed_at_twenty_random_moments_of_one_run(prepared, undisturbed, tmp_p
     assert nightly.contents() == undisturbed
 
 
+@pytest.mark.slow
 def test_a_second_run_exits_with_75_or_waits(nightly, run_cli, start_cli, tmp_path):
     (nightly.folder / "store").mkdir()
     with (nightly.folder / "store" / ".store.json.lock").open("w") as lock:

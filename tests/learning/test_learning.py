@@ -516,6 +516,7 @@ def test_little_to_learn_from_gives_a_model_or_a_clear_refusal(name, few_draws):
     assert answers >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1.0, 1e-4])
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_constant_column_is_no_trouble(decoder, unit, few_draws):

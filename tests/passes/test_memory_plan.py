@@ -135,6 +135,7 @@ def test_long_strings_are_planned_for():
     assert large.sketch_bytes > 100 * 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [0, 64])
 @pytest.mark.parametrize("cells", [True, False])
 @pytest.mark.parametrize("d", [2, 40])

@@ -77,6 +77,7 @@ def test_every_module_has_a_place_in_the_order():
     assert lost <= {"__init__.py", "__main__.py"}
 
 
+@pytest.mark.slow
 def test_every_import_is_of_a_module_that_exists():
     assert not [place(found) for found in PACKAGE.imports if not found.found]
     exactly({(found.file, found.function) for found in PACKAGE.imports if found.dynamic}, DYNAMIC)

@@ -217,6 +217,7 @@ def test_spline_penalty_against_quadrature(script):
     assert weights @ penalty @ weights == pytest.approx(12 * (x[-1] ** 3 - x[0] ** 3), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_simulated_tables_follow_their_graph(script):
     graph = ((), (0,), (0, 1), (0, 1, 2))
     rows = script.drawn_from(graph, 500, np.random.default_rng(7))

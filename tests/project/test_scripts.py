@@ -109,6 +109,7 @@ def test_all_rows_as_landmarks_are_the_empirical_embedding(embeddings):
     assert error == pytest.approx(embeddings.empirical_error(mixture, rows), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_figure_1_in_small(tmp_path):
     sizes = ["--rows", 100, 300, "--trials", 3, 2, "--landmarks", 5, 40, 200]
     printed = run(EMBEDDINGS, *sizes, "--samplings", "uniform", "greedy", "--no-plot", "-o", tmp_path / "f")
@@ -571,6 +572,7 @@ def test_the_imports_of_the_package_are_printed():
     assert walk[-1] == f"{len(walk)} modules"
 
 
+@pytest.mark.slow
 def test_the_walk_of_a_command_is_counted():
     lines = run(WALKS, "compare").splitlines()
     name, places, modules, root, again, steps = lines[1].split()

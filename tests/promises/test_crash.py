@@ -148,6 +148,7 @@ def test_a_corrupt_checkpoint_is_refused_with_a_remedy(half_done, run_cli):
     assert (half_done / "out.nysk").read_bytes() == (half_done / "expected").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_output(folder, cli_command):
     (folder / "out.nysk").write_bytes(OLD)
     limited = (

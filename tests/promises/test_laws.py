@@ -86,6 +86,7 @@ def parquet(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"weights": "w"}, {"precision": "float64", "blocks": 7}])
 def test_bytes_do_not_depend_on_threads_or_batch_size(parquet, tmp_path, options):
     seen = set()

@@ -41,6 +41,7 @@ def run(table, output, *, progress=None, **saving):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before adding", "after adding", "before saving", "after saving"])
 @pytest.mark.parametrize("fragment", [1, 7, 19])
 def test_an_interrupt_at_any_moment_counts_no_row_twice(table, tmp_path, monkeypatch, moment, fragment):

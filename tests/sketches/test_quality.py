@@ -301,6 +301,7 @@ def test_all_landmarks_leave_nothing():
     assert found.enough is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "d", "of_rows", "start"),
     [("matern32", 3, 20_000, 50), ("matern32", 5, 20_000, 100), ("gaussian", 5, 10**6, 50)],
@@ -627,6 +628,7 @@ def test_a_large_sample_is_measured_in_part():
     assert made.quality().rows == quality.MEASURED_ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample_rows", [None, 60])
 def test_no_false_alarms_on_tables_as_small_as_their_pilot(sample_rows):
     alarms = 0

@@ -149,6 +149,7 @@ def test_progress_is_not_needed_between_failures_of_different_reads(s3, stored, 
 # ---- silence -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_is_given_up(s3, bucket, silence, tmp_path, run_cli):
     done = run_cli(
         "sketch", f"s3://{bucket}/x.parquet", "--retries", 1, "--timeout", 0.5, "-o", tmp_path / "s.nysk",

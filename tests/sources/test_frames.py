@@ -389,6 +389,7 @@ def test_a_sparse_matrix_is_never_dense_as_a_whole():
 # ---- what is loaded
 
 
+@pytest.mark.slow
 def test_no_library_of_frames_is_loaded_unless_it_is_there_already():
     # But for pandas: pyarrow loads it, if it can, to recognise its missing values.
     code = (

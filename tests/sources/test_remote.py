@@ -214,6 +214,7 @@ def test_a_job_keeps_a_store_of_what_is_in_a_bucket(s3, bucket, tmp_path, run_cl
 # ---- copies in other processes -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["here", "there"])
 @pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
 def test_a_pickled_source_reads_the_same_batches(stored, table, small_pieces, monkeypatch, make, place):

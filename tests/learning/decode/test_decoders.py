@@ -63,6 +63,7 @@ def test_well_separated_clusters_are_found(decoder, covariance, features):
             assert np.allclose(matrix * scales, np.eye(2), atol=0.45)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", TASKS)
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_five_clusters_in_three_dimensions_are_found_at_landmarks(decoder, covariance):
