@@ -13,11 +13,12 @@ from nysketch._support.notices import log
 from nysketch._support.outputs import claimed, overwriting
 from nysketch.api._data import AnyPath, as_sketch, as_sketches, listed
 from nysketch.basis.base import Basis
-from nysketch.errors import IncompatibleError, NysketchError, UsageError
+from nysketch.errors import IncompatibleError, UsageError
 from nysketch.files.export import export as export_thing
 from nysketch.files.export import export_file
 from nysketch.files.find import sketch_files
-from nysketch.files.format import load, load_with_metadata, save
+from nysketch.files.format import save
+from nysketch.files.inspection import describe_file, verify_file
 from nysketch.files.merge import merge_sketches, missing_in_words, named, subtract_sketches
 from nysketch.sketches.coverage import coverage
 from nysketch.sketches.describe import describe
@@ -44,15 +45,9 @@ def info(sketch: Sketch | Basis | AnyPath, *, against: Sketch | AnyPath | None =
     >>> nysketch.info("today.nysk")["rows"]
 
     """
-    facts: dict[str, Any]
+    thing: Sketch | Basis
     if isinstance(sketch, str | os.PathLike):
-        thing, metadata = load_with_metadata(sketch)
-        facts = describe(thing) | {
-            "bytes": Path(sketch).stat().st_size,
-            "format_version": metadata["format_version"],
-            "path": os.fspath(sketch),
-            "software": metadata["software"],
-        }
+        thing, facts = describe_file(sketch)
     else:
         thing, facts = sketch, describe(sketch)
     if against is not None:
@@ -80,16 +75,8 @@ def verify(paths: AnyPath | Iterable[AnyPath]) -> list[dict[str, Any]]:
     >>> all(file["ok"] for file in nysketch.verify("archive/*.nysk"))
 
     """
-    return [_verified(path) for path in sketch_files([os.fspath(path) for path in listed(paths)])]
-
-
-def _verified(path: Path) -> dict[str, Any]:
-    try:
-        thing = load(path)
-    except NysketchError as error:
-        return {"error": str(error), "ok": False, "path": str(path)}
-    basis = thing if isinstance(thing, Basis) else thing.basis
-    return {"basis_digest": basis.digest, "ok": True, "path": str(path)}
+    files = sketch_files([os.fspath(path) for path in listed(paths)])
+    return [verify_file(path).describe() for path in files]
 
 
 def merge(

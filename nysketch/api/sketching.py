@@ -8,7 +8,7 @@ from typing import Any
 
 from nysketch._types import Progress
 from nysketch.accumulators.options import DEFAULT_SHUFFLES, DEFAULT_SPANS, PassOptions
-from nysketch.api._data import AnyPath, as_known, basis_or_options, memory_bytes, open_rows, say_dropped
+from nysketch.api._data import AnyPath, basis_or_options, memory_bytes, open_rows, say_dropped
 from nysketch.basis.base import Basis
 from nysketch.basis.options import DEFAULT_CAP, DEFAULT_LANDMARKS, DEFAULT_SAMPLING, BasisOptions
 from nysketch.engines.protocol import Engine
@@ -17,7 +17,7 @@ from nysketch.errors import UsageError
 from nysketch.passes.execution import Execution
 from nysketch.passes.memory import plan_pass
 from nysketch.passes.shards import Shard, as_shard
-from nysketch.passes.sketching import sketch_source
+from nysketch.passes.sketching import as_basis, sketch_source
 from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.options import ReadOptions
@@ -223,9 +223,8 @@ def sketch(
     saving = Saving(if_exists, checkpoint_every, restart, lock_wait)
     if output is None and saving != Saving():
         raise UsageError("`if_exists`, `checkpoint_every`, `restart` and `lock_wait` are for an `output`")
-    known, shard = as_known(basis), as_shard(part)
-    given = known.basis if isinstance(known, Sketch) else known
-    chosen = basis_or_options(given, wanted)
+    shard = as_shard(part)
+    chosen = basis_or_options(as_basis(basis), wanted)
     reading = ReadOptions(
         columns=columns,
         exclude=exclude,

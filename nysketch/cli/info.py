@@ -32,16 +32,9 @@ if TYPE_CHECKING:
 def command(path: Path, against: Path | None, as_json: bool, quiet: bool) -> None:
     """Show the rows, columns, kernel, landmarks, quality and inputs of a sketch or basis FILE."""
     del quiet
-    from nysketch.files.format import load_with_metadata
-    from nysketch.sketches.describe import describe
+    from nysketch.files.inspection import describe_file
 
-    thing, metadata = load_with_metadata(path)
-    facts = describe(thing) | {
-        "bytes": path.stat().st_size,
-        "format_version": metadata["format_version"],
-        "path": str(path),
-        "software": metadata["software"],
-    }
+    thing, facts = describe_file(path)
     if against is not None:
         facts["against"] = {"path": str(against)} | _coverage(path, thing, against)
     if as_json:

@@ -26,23 +26,20 @@ def command(paths: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     the first bad one: 5 if it is damaged, 3 if it cannot be read.
     """
     from nysketch.basis.base import Basis
-    from nysketch.files.format import load
+    from nysketch.files.inspection import verify_file
 
     exit_code = 0
     results = []
     for path in sketch_files(paths):
-        try:
-            thing = load(path)
-        except NysketchError as error:
-            exit_code = exit_code or error.exit_code
-            results.append({"error": str(error), "ok": False, "path": str(path)})
-            log.error("%s", error)
-            continue
-        basis = thing if isinstance(thing, Basis) else thing.basis
-        kind = "basis" if isinstance(thing, Basis) else f"sketch of {thing.rows:,} rows"
-        results.append({"basis_digest": basis.digest, "ok": True, "path": str(path)})
-        if not (quiet or as_json):
-            _output.echo(f"{path}: ok, {kind}, basis {basis.digest[:16]}")
+        verified = verify_file(path)
+        thing, facts = verified.found, verified.describe()
+        results.append(facts)
+        if isinstance(thing, NysketchError):
+            exit_code = exit_code or thing.exit_code
+            log.error("%s", thing)
+        elif not (quiet or as_json):
+            kind = "basis" if isinstance(thing, Basis) else f"sketch of {thing.rows:,} rows"
+            _output.echo(f"{path}: ok, {kind}, basis {facts['basis_digest'][:16]}")
     if as_json:
         _output.print_json({"files": results, "ok": exit_code == 0})
     return exit_code
