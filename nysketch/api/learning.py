@@ -12,6 +12,7 @@ from nysketch.learning.learner import DecodingProgress
 from nysketch.learning.to_file import learn, refined
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
+from nysketch.models.refine import require_passes
 from nysketch.models.stored import AnyModel
 from nysketch.passes.memory import DEFAULT_MEMORY
 from nysketch.sketches.sketch import Sketch
@@ -98,7 +99,8 @@ def learn_kmeans(
         timeout=timeout,
     )
     options = {"decoder": decoder, "trials": trials, "seed": seed, "robust": robust, "progress": progress}
-    rows = {"nulls": nulls, "threads": threads, "memory": memory, "progress": refine_progress}
+    budget = memory_bytes(memory) or DEFAULT_MEMORY
+    rows = {"nulls": nulls, "threads": threads, "memory": budget, "progress": refine_progress}
     model = _learn(sketch, k, {"covariance": None} | options, data, refine, reading, rows)
     assert isinstance(model, KMeansModel)
     return model
@@ -186,7 +188,8 @@ def learn_gmm(
         timeout=timeout,
     )
     options = {"decoder": decoder, "trials": trials, "seed": seed, "robust": robust, "progress": progress}
-    rows = {"nulls": nulls, "threads": threads, "memory": memory, "progress": refine_progress}
+    budget = memory_bytes(memory) or DEFAULT_MEMORY
+    rows = {"nulls": nulls, "threads": threads, "memory": budget, "progress": refine_progress}
     model = _learn(sketch, k, {"covariance": covariance} | options, data, refine, reading, rows)
     assert isinstance(model, MixtureModel)
     return model
@@ -211,8 +214,8 @@ def _learn(
     if data is not None:  # better told now that it cannot be read
         reading = reading.weighted_as(sketch.settings.get("weights"))
         source = open_rows(data, reading.for_basis(sketch.basis))
+        require_passes(source, passes)
     model = learn(sketch, ks, **options).best
     if source is None:
         return model
-    rows["memory"] = memory_bytes(rows["memory"]) or DEFAULT_MEMORY
     return refined(model, sketch, source, passes, **rows)

@@ -115,6 +115,5 @@ def refined(
     progress: Progress | None = None,
 ) -> AnyModel:
     """Refine a model by passes over rows, and certify it again by the sketch it was learned from."""
-    require_passes(source, passes)
     engine = Threads(threads or threads_within(memory, source, model))
     return recertify(refine(model, source, passes, nulls=nulls, engine=engine, progress=progress), sketch)
