@@ -10,14 +10,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from nysketch._support.companions import beside, checkpoint_path
+from nysketch._support.regular import require_replaceable
 from nysketch.errors import OutputError
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Write a file that appears at `path` complete or not at all."""
+    require_replaceable(path)
     path = Path(os.path.realpath(path))  # a link stays one; what it points to is replaced
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = beside(path, ".", f".{secrets.token_hex(4)}.tmp")
     try:
         # Made by the kernel, so that its permissions follow the umask.
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
@@ -53,8 +56,16 @@ def remove_leftovers(output: Path) -> None:
 
     Only for the holder of the output's lock: nobody else is writing such files.
     """
-    ours = re.compile(rf"\.{re.escape(output.name)}(\.checkpoint)?\.[0-9a-f]{{8}}\.tmp")
-    with suppress(OSError):
-        for path in output.parent.iterdir():
-            if ours.fullmatch(path.name):
-                path.unlink()
+    where_it_leads = [Path(os.path.realpath(output))] if output.is_symlink() else []
+    for path in (output, *where_it_leads):
+        ours = "|".join(_temporary_names(one) for one in (path, checkpoint_path(path)))
+        with suppress(OSError):
+            for found in path.parent.iterdir():
+                if re.fullmatch(ours, found.name):
+                    found.unlink()
+
+
+def _temporary_names(path: Path) -> str:
+    """Return a pattern for the temporary files of a path."""
+    ending = f".{'0' * 8}.tmp"
+    return re.escape(beside(path, ".", ending).name.removesuffix(ending)) + r"\.[0-9a-f]{8}\.tmp"

@@ -11,12 +11,8 @@ from pathlib import Path
 
 from nysketch._support import signals
 from nysketch._support.atomic import remove_leftovers
+from nysketch._support.companions import lock_path
 from nysketch.errors import LockedError, OutputError
-
-
-def lock_path(output: Path) -> Path:
-    """Return the file that is locked while `output` is written."""
-    return output.with_name(f".{output.name}.lock")
 
 
 @contextmanager
@@ -49,7 +45,8 @@ def _try_lock(path: Path, output: Path) -> int | None:
     """Return the descriptor that holds the lock, or None if somebody else does."""
     while True:
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+            # Not through a link that somebody else may have put there.
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise OutputError(f"{output}: cannot write here: {error.strerror}") from error
         try:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nysketch._support.locks import output_lock
+from nysketch._support.regular import require_replaceable
 from nysketch.errors import OutputError, UsageError
 
 # Exports, reports and pictures are written in seconds: a second writer just waits for the first one.
@@ -28,13 +29,15 @@ def claimed(
 ) -> Iterator[None]:
     """Hold `output` for the one who writes it, or raise before any work is done.
 
-    Checks come in this order: `output` is none of the `inputs` (UsageError); no other process writes it
-    (LockedError, after `wait` seconds); it does not exist, unless `overwrite` is set (OutputError). Existence
-    is checked under the lock: the process that held it before may have written the file meanwhile.
+    Checks come in this order: `output` is a regular file if it is anything, and none of the `inputs`
+    (UsageError); no other process writes it (LockedError, after `wait` seconds); it does not exist, unless
+    `overwrite` is set (OutputError). Existence is checked under the lock: the process that held it before may
+    have written the file meanwhile.
 
     `wait` is None where an output takes seconds, and the command has no --lock-wait. `hint` ends the
     message about an output that exists.
     """
+    require_replaceable(output)
     refuse_to_replace(inputs, output)
     if wait is None:
         lock = output_lock(output, wait=BRIEF_WAIT, remedy="Try again once it has finished")

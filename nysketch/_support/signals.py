@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from nysketch._support import streams
+
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
@@ -58,6 +60,7 @@ def exit_code(stop: signal.Signals) -> int:
 
 def exit_with(program: Callable[[], int]) -> NoReturn:
     """Exit with the code that `program` returns, or with that of the signal that stopped it."""
+    streams.fill_closed()
     try:
         _listen()
         code = program()
@@ -66,7 +69,7 @@ def exit_with(program: Callable[[], int]) -> NoReturn:
         _ignore()
         if _seen is None:
             raise
-        print(f"nysketch: error: {WORDS[_seen]}", file=sys.stderr)
+        streams.say(f"nysketch: error: {WORDS[_seen]}")
         code = exit_code(_seen)
     # If Ctrl-C interrupts the execution of text, as the definition of a dataclass is, Python kills itself
     # with SIGINT in the end, even though the interrupt was caught. The execution of other text clears that.
