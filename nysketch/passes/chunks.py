@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.html_repr import counted
 from nysketch._types import Floats
+from nysketch.accumulators.grids import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from nysketch.columns import total_width
 from nysketch.errors import InputError, InvalidRowsError, UsageError
 from nysketch.sources.protocol import TEXT_ROWS, Batch, Fragment, Source
@@ -20,9 +22,6 @@ from nysketch.sources.selection import names_of
 from nysketch.tiles.chunk import Chunk
 
 NULL_POLICIES = ("error", "drop")
-
-# What sums on the grid of weighted rows (accumulators.GRID_FINE) hold to better than 1e-6.
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-12, 1e12
 
 
 def chunk_rows_for(d: int) -> int:
@@ -69,6 +68,8 @@ class ChunkReader:
         )
         self._weights = np.empty(self.chunk_rows) if source.weights is not None else None
         self._all = np.ones(self.chunk_rows, bool)
+        widths = [column.width for column in source.columns]
+        self._starts = np.cumsum([0, *widths[:-1]])
 
     def chunks(self, fragment: Fragment, span_rows: int | None = None) -> Iterator[Chunk]:
         """Yield the chunks of a fragment; each is valid until the next is asked for.
@@ -109,7 +110,8 @@ class ChunkReader:
         for column, array in zip(self._source.columns, batch.values, strict=True):
             # a column of width 1 may come as rows or as rows × 1
             part = array[out].reshape(count, column.width)
-            with np.errstate(over="ignore"):  # of long doubles: infinities, which are found later
+            # Long doubles become infinities, and signalling NaNs ordinary ones: both are found later.
+            with np.errstate(over="ignore", invalid="ignore"):
                 self._rows[into, start : start + column.width] = part
             start += column.width
 
@@ -120,16 +122,14 @@ class ChunkReader:
         values: Floats = _lengths(rows)[:, None] if self._text else rows
         # NaN and infinities show in the extremes, which are wanted anyway.
         lower, upper = values.min(axis=0), values.max(axis=0)
-        keep = self._all[:count]
+        keep, invalid = self._all[:count], None
         clean = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
         if weights is not None:
             clean = clean and bool(np.isfinite(weights).all())
         if not clean:
-            keep = np.asarray(np.isfinite(values).all(axis=1))
-            if weights is not None:
-                keep &= np.isfinite(weights)
             if self._nulls == "error":
                 raise self._diagnose(fragment)
+            keep, invalid = self._find_invalid(values, weights)
             lower = values.min(axis=0, where=keep[:, None], initial=np.inf)
             upper = values.max(axis=0, where=keep[:, None], initial=-np.inf)
             if self._text:
@@ -137,7 +137,21 @@ class ChunkReader:
         if weights is not None:
             self._check_weights(weights[keep], fragment)
         first, row_in_input = fragment.first_row + offset, fragment.row_in_input + offset
-        return Chunk(first, row_in_input, rows, keep, weights, lower, upper)
+        return Chunk(first, row_in_input, rows, keep, weights, lower, upper, invalid)
+
+    def _find_invalid(
+        self, values: Floats, weights: Floats | None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which rows are valid, and which columns of the others are not."""
+        finite = np.isfinite(values)
+        keep = np.asarray(finite.all(axis=1))
+        if weights is not None:
+            keep &= np.isfinite(weights)
+        bad = ~finite[~keep]
+        if len(self._starts) < bad.shape[1]:  # lists, which are invalid as a whole
+            bad = np.logical_or.reduceat(bad, self._starts, axis=1)
+        of_weights = np.zeros(len(bad), bool) if weights is None else ~np.isfinite(weights[~keep])
+        return keep, np.column_stack([bad, of_weights])
 
     def _check_weights(self, weights: Floats, fragment: Fragment) -> None:
         """Refuse negative weights, and positive ones that the grid of exact sums cannot hold."""
@@ -158,7 +172,7 @@ class ChunkReader:
                 if array.dtype.kind != "f":
                     counts[name][0] += nulls  # of text; integers have none
                     continue
-                with np.errstate(over="ignore"):
+                with np.errstate(over="ignore", invalid="ignore"):
                     values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
                 nan, inf = np.isnan(values).any(axis=1), np.isinf(values).any(axis=1)
                 counts[name] += [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
@@ -173,7 +187,7 @@ class ChunkReader:
             if found.any()
         ]
         shown = "; ".join(problems[:5]) + (
-            f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
+            f"; and {counted(len(problems) - 5, 'more column')}" if len(problems) > 5 else ""
         )
         return InvalidRowsError(f"{fragment.where}: {shown}. {self._remedy()}")
 

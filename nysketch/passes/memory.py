@@ -14,37 +14,37 @@ from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.columns import Column
 from nysketch.engines.threads import available_threads, log_fewer_threads
 from nysketch.errors import UsageError
-from nysketch.passes.chunks import (
-    batch_rows_for,
-    chunk_rows_for,
-)
+from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
 from nysketch.passes.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.sources.protocol import Source, row_width
 
-DEFAULT_MEMORY = 512 * 10**6
-
-# As measured: 230 MiB for Python and libraries with compiled code loaded, 40 more in a process that has to
-# compile it, and something to spare.
-_BASE_BYTES = 300 << 20
+# As measured: 270 MiB for Python and libraries with compiled code loaded, 35 more in a process that has to
+# compile it, and something to spare: how much of a library is resident depends on the machine.
+_BASE_BYTES = 330 << 20
 # A tile is smaller at any reasonable m, and larger only for thousands of landmarks.
 _TILE_ROWS = 64
 # Metadata of a sketch file: settings, names of columns, inputs.
 _METADATA_BYTES = 4096
+# Where memory is short. A batch costs some ten microseconds per column whatever its size.
+_LEAST_BATCH_ROWS = 256
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a pass would do; `threads` is as many as fit the memory, unless they were given.
 
-    `spare_bytes` is the room there is for more.
+    `source` is what to read, of which each reader stays within its part of the memory; `spare_bytes` is the
+    room there is for more.
     """
 
     columns: tuple[Column, ...]
+    source: Source
     rows: int | None
     fragments: int
     threads: int
     memory_bytes: int
+    memory_limit: int
     spare_bytes: int
     sketch_bytes: int
 
@@ -94,50 +94,49 @@ def plan_pass(
     *,
     threads: int | None = None,
     batch_rows: int | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int,
     shard: Shard | None = None,
+    after: int = 0,
 ) -> Plan:
-    """Plan a pass at a basis, or one that makes its basis first; raise UsageError if it does not fit."""
+    """Plan a pass at a basis, or one that makes its basis first; raise UsageError if it does not fit.
+
+    `after` is what work on the sketch takes once the pass has ended, besides the sketch.
+    """
     d = row_width(source)
     size = Size(basis.m) if isinstance(basis, Basis) else Size.of(basis, d)
-    taken = _bytes_of_pass(source, basis, options, size.m, batch_rows)
-    fixed = _BASE_BYTES + taken.fixed
-    spare = memory - fixed
-    chosen = max(1, min(available_threads(), spare // taken.per_thread)) if threads is None else threads
-    if threads is None:
-        log_fewer_threads(chosen, memory)
-    passing = fixed + chosen * taken.per_thread
-    needed = max(passing, _BASE_BYTES + size.fitting_bytes(source))
-    if memory <= _BASE_BYTES:
-        raise UsageError(
-            f"nysketch itself takes about {_BASE_BYTES / 1e6:,.0f} MB, more than the {memory / 1e6:,.0f} MB "
-            "allowed. Allow more with `memory`"
-        )
-    if needed > memory:
-        fewer = " or `threads`" if chosen > 1 else ""
-        simpler = ", or leave out `second_moments`" if options.second_moments else ""
-        raise UsageError(
-            f"this takes about {needed / 1e6:,.0f} MB of memory with {chosen} thread(s), more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with `memory`, or use fewer `landmarks` (or "
-            f"`max_landmarks`), `blocks`, `pilot_rows`{fewer}{simpler}"
-        )
+    taken = _bytes_of_pass(source, basis, options, size.m)
+    fewer = ", or use fewer `landmarks` (or `max_landmarks`), `blocks`, `pilot_rows`"
+    simpler = ", or leave out `second_moments`" if options.second_moments else ""
+    room = room_for(
+        source,
+        memory,
+        Taken(
+            fixed=_BASE_BYTES + taken.fixed,
+            per_thread=taken.per_thread,
+            before=_BASE_BYTES + size.fitting_bytes(source),
+            after=after,
+        ),
+        threads=threads,
+        batch_rows=batch_rows,
+        advice=fewer + " or `threads`" * (threads is not None and threads > 1) + simpler,
+    )
     # After the pass not all of its memory is back, and threads matter more than a verdict, which can wait.
-    judged = passing + size.judging_bytes()
+    judged = room.bytes + size.judging_bytes()
     return Plan(
         columns=source.columns,
+        source=room.source,
         rows=rows_of(source, shard),
         fragments=0 if source.rows is None else sum(1 for _ in fragments_of(source, shard)),
-        threads=chosen,
-        memory_bytes=max(needed, judged) if judged <= memory else needed,
-        spare_bytes=memory - passing,
+        threads=room.threads,
+        memory_bytes=judged if judged <= memory else room.bytes,
+        memory_limit=memory,
+        spare_bytes=memory - room.bytes,
         sketch_bytes=taken.stored + _METADATA_BYTES,
     )
 
 
-def _bytes_of_pass(
-    source: Source, basis: Basis | BasisOptions, options: PassOptions, m: int, batch_rows: int | None
-) -> Memory:
-    """Return the memory of reading, of landmarks and of every statistic."""
+def _bytes_of_pass(source: Source, basis: Basis | BasisOptions, options: PassOptions, m: int) -> Memory:
+    """Return the memory of landmarks and of every statistic, but for that of reading."""
     d = row_width(source)
     size = PassSize(
         m=m,
@@ -152,12 +151,7 @@ def _bytes_of_pass(
     )
     landmarks = 8 * m * d
     chunk = size.chunk_rows * (d * (8 + 4) + 32)
-    batch = (batch_rows or batch_rows_for(d)) * d * 8 * 2
-    total = Memory(
-        fixed=4 * landmarks,
-        per_thread=source.reader_bytes + batch + chunk + size.tile_bytes,
-        stored=landmarks,
-    )
+    total = Memory(fixed=4 * landmarks, per_thread=chunk + size.tile_bytes, stored=landmarks)
     for kind in STATISTICS:
         total += kind.memory(size, options)
     return total
@@ -168,20 +162,79 @@ def count_groups(basis: Basis | BasisOptions) -> int:
     return len(basis.groups or ())
 
 
-def threads_that_fit(
-    memory: int, *, fixed: int, per_thread: int, afterwards: int = 0, advice: str = ""
-) -> int:
-    """Return how many threads, at most one for each processor, fit into `memory` bytes.
+@dataclass(frozen=True)
+class Taken:
+    """Bytes that work on rows takes besides reading them: in all, and for each thread.
 
-    They share `fixed` bytes; `afterwards`, so many are needed where threads had theirs. Raise a UsageError
-    if there is no room for one thread; `advice` is what helps besides more memory.
+    Before the threads begin, or after they have ended, work of other kinds may take more.
     """
-    needed = fixed + max(per_thread, afterwards)
-    if needed > memory:
+
+    fixed: int
+    per_thread: int
+    before: int = 0
+    after: int = 0
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many threads fit into a budget, the source as they read it, and what they take."""
+
+    threads: int
+    source: Source
+    bytes: int
+
+
+def room_for(
+    source: Source,
+    memory: int,
+    taken: Taken,
+    *,
+    threads: int | None = None,
+    batch_rows: int | None = None,
+    advice: str = "",
+) -> Room:
+    """Return as many threads as fit, or so many, and what is left for each of them to read with.
+
+    They get all they need to read as fast as can be, if one of them can; or else one of them reads smaller
+    batches, and then fewer columns at once. Raise a UsageError if there is no room for that; `advice` is what
+    helps besides more memory.
+    """
+    reader, row = source.reader_memory, 2 * 8 * row_width(source)
+    default = batch_rows or batch_rows_for(row_width(source))
+    fixed, count = taken.fixed + reader.shared, threads or 1
+    choices = [default] if batch_rows else _batches_from(default)
+
+    def needed(rows: int, reading: int, count: int) -> int:
+        passing = fixed + count * (taken.per_thread + rows * row + reading)
+        return max(
+            passing, taken.before + reader.shared + count * (rows * row + reading), fixed + taken.after
+        )
+
+    least = needed(choices[-1], reader.least, count)
+    if least > memory:
         raise UsageError(
-            f"this takes about {needed / 1e6:,.0f} MB of memory with one thread, more than the "
+            f"this takes about {least / 1e6:,.0f} MB of memory with {count} thread(s), more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with `memory`{advice}"
         )
-    threads = min(available_threads(), (memory - fixed) // per_thread)
-    log_fewer_threads(threads, memory)
-    return threads
+    rows = next((rows for rows in choices if needed(rows, reader.ample, count) <= memory), None)
+    if rows is None:
+        rows = next(rows for rows in choices if needed(rows, reader.least, count) <= memory)
+    elif threads is None:
+        each = taken.per_thread + rows * row + reader.ample
+        count = max(1, min(available_threads(), (memory - fixed) // each))
+        while count > 1 and needed(rows, reader.ample, count) > memory:
+            count -= 1
+    spare = min(memory - fixed - count * taken.per_thread, memory - taken.before - reader.shared)
+    limit = spare // count - rows * row
+    if threads is None:
+        log_fewer_threads(count, memory)
+    total = needed(rows, min(limit, reader.ample), count)
+    return Room(count, source.within(limit, rows), total)
+
+
+def _batches_from(rows: int) -> list[int]:
+    """Return numbers of rows of a batch, the largest first."""
+    sizes = [rows]
+    while sizes[-1] > _LEAST_BATCH_ROWS:
+        sizes.append(max(sizes[-1] // 2, _LEAST_BATCH_ROWS))
+    return sizes

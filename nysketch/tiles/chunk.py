@@ -16,7 +16,8 @@ class Chunk:
 
     `first_row` counts from the start of the source, `row_in_input` from that of the input. `rows` are
     rows × d numbers, or as many strings (empty where there is none); `lower` and `upper` are the extremes
-    of each column among the valid rows, of text those of its length in characters.
+    of each column among the valid rows, of text those of its length in characters. `invalid` has a row for
+    each that is not kept, and says which columns are invalid in it, last the weights; None if all are kept.
     """
 
     first_row: int
@@ -26,8 +27,9 @@ class Chunk:
     weights: Floats | None
     lower: Floats
     upper: Floats
+    invalid: NDArray[np.bool_] | None = None
 
     @property
     def dropped(self) -> int:
         """How many rows are not kept."""
-        return len(self.keep) - int(np.count_nonzero(self.keep))
+        return 0 if self.invalid is None else len(self.invalid)

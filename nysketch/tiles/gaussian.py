@@ -205,8 +205,9 @@ class GaussianTiles:
         self.d = basis.d
         # (x − center)/scale − middle, over the bandwidth, in one multiplication per value
         self._shift = basis.center + basis.middle * basis.scale
-        self._factor = np.sqrt(np.log2(np.e)) / bandwidths / basis.scale
         with np.errstate(over="ignore"):  # far beyond all others
+            largest = float(np.finfo(np.float64).max)  # of hostile scales
+            self._factor = np.minimum(np.sqrt(np.log2(np.e)) / bandwidths / basis.scale, largest)
             Z = (basis.landmarks - self._shift) * self._factor
             half_norms = 0.5 * (Z**2).sum(axis=1)
         # The product of many features rounds more often.

@@ -125,6 +125,14 @@ def test_long_doubles_too_large_are_infinities():
         read_chunks(source)
 
 
+def test_signalling_nan_are_nan_like_others(recwarn):
+    bits = np.array([0x3F800000, 0x7F800001], np.uint32)
+    source = open_source(bits.view(np.float32).reshape(2, 1))
+    with pytest.raises(InvalidRowsError, match="column 'x0' has 1 NaN"):
+        read_chunks(source)
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("options", [{"nulls": "ignore"}, {"nulls": "drop", "batch_rows": 0}])
 def test_wrong_options_are_usage_errors(options):
     with pytest.raises(UsageError, match=r"`nulls` must be one of|`batch_rows` must be at least 1"):

@@ -1,6 +1,8 @@
 """Memory does not grow with the rows: peak RSS of the real command on a large and a small file."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -35,11 +37,20 @@ main()
 """
 
 
+def watched(*arguments, **environment):
+    """Run a command, and return its process and its peak RSS in bytes."""
+    command = [sys.executable, "-c", WATCHED, *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+    return run, int(run.stderr.splitlines()[-1]) * 1024
+
+
 def peak_memory(path, *options, command="sketch", output=".nysk"):
     """Return the peak RSS in bytes, and the summary, of sketching a file with two threads."""
-    command = [sys.executable, "-c", WATCHED, command, str(path), "-o", f"{path}{output}", "--threads", "2"]
-    run = subprocess.run([*command, "-q", "--json", *options], capture_output=True, check=True)
-    return int(run.stderr) * 1024, json.loads(run.stdout)
+    run, peak = watched(
+        command, str(path), "-o", f"{path}{output}", "--threads", "2", "-q", "--json", *options
+    )
+    assert run.returncode == 0, run.stderr
+    return peak, json.loads(run.stdout)
 
 
 @pytest.mark.slow
@@ -81,6 +92,61 @@ def test_the_plan_of_a_dry_run_bounds_the_real_peak(tmp_path):
         ).stdout
     )
     peak, summary = peak_memory(path)
-    assert 0.5 * planned["memory_bytes"] < peak < planned["memory_bytes"]
+    assert 0.5 * planned["memory_bytes"] < peak < planned["memory_bytes"] <= planned["memory_limit_bytes"]
     assert abs(summary["bytes"] / planned["sketch_bytes"] - 1) < 0.5
     assert planned["rows"] == summary["rows"]
+
+
+# What was compiled in another process is loaded, which takes less than compiling it.
+@pytest.mark.slow
+def test_the_plan_holds_where_everything_is_compiled_anew(tmp_path):
+    path = tmp_path / "rows.parquet"
+    write_file(path, 30 * 10**6)
+    options = ["-o", str(tmp_path / "s.nysk"), "-m", "50", "--threads", "1"]
+    planned, _ = watched("sketch", str(path), *options, "--dry-run", "--json")
+    run, peak = watched("sketch", str(path), *options, "-q", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert run.returncode == 0, run.stderr
+    assert peak < json.loads(planned.stdout)["memory_bytes"]
+
+
+def wide(path, columns, rows):
+    """Write columns of which each has a dictionary and a page of its own size, by default."""
+    random = np.random.default_rng(0)
+    pq.write_table(pa.table({f"x{i}": random.normal(size=rows) for i in range(columns)}), path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "options", "output"),
+    [
+        ("sketch", ["-m", "50"], "s.nysk"),
+        ("coreset", ["-m", "50", "-s", "10"], "c.csv"),
+    ],
+)
+def test_wide_files_stay_within_the_memory_allowed(tmp_path, command, options, output):
+    path = tmp_path / "wide.parquet"
+    wide(path, 150, 70_000)  # 300 MB of pages, if all were held at a time
+    allowed = 450 * 10**6
+    run, peak = watched(command, str(path), "-o", str(tmp_path / output), *options, "--memory", str(allowed))
+    assert run.returncode == 0, run.stderr
+    assert "blocks of rows" in run.stderr
+    assert peak < allowed
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_is_refused_with_a_number_that_does(tmp_path):
+    path = tmp_path / "bomb.parquet"
+    rows = 4_000_000
+    column = np.zeros(rows, "f4")
+    column[::7] = 1
+    table = pa.table({f"x{i}": column for i in range(2)})
+    pages = {"data_page_size": 1 << 30, "write_batch_size": 1 << 26, "max_rows_per_page": 1 << 26}
+    pq.write_table(table, path, row_group_size=rows, use_dictionary=False, compression="zstd", **pages)
+    assert path.stat().st_size < 10**6
+    arguments = ["sketch", str(path), "-o", str(tmp_path / "s.nysk"), "-m", "20", "--spans", "0", "--memory"]
+    refused, peak = watched(*arguments, "370MB")
+    assert refused.returncode == 2 and peak < 200 * 10**6
+    needed = int(re.search(r"takes about (\d+) MB", refused.stderr).group(1)) + 1
+    run, peak = watched(*arguments, f"{needed}MB", "-q")
+    assert run.returncode == 0, run.stderr
+    assert peak < needed * 10**6 < 500 * 10**6
