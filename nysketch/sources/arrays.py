@@ -14,7 +14,14 @@ from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import FRAGMENT_ROWS, choose_columns, to_numpy
-from nysketch.sources.protocol import Batch, Fragment, WithoutFiles, ranges_as_fragments, text_memory
+from nysketch.sources.protocol import (
+    Batch,
+    Fragment,
+    ReaderMemory,
+    WithoutFiles,
+    ranges_as_fragments,
+    text_memory,
+)
 from nysketch.sources.selection import Field, Selection
 
 # NumPy's letters for numbers, and for what may hold text.
@@ -77,7 +84,7 @@ class ArraySource(WithoutFiles):
         self.rows = len(self._array)
         self._text = selection.text
         if self._text:
-            self.reader_bytes += text_memory(array.dtype.itemsize)
+            self.reader_memory += ReaderMemory.of(text_memory(array.dtype.itemsize))
 
     def fragments(self) -> Iterable[Fragment]:
         """Return ranges of FRAGMENT_ROWS rows."""
@@ -126,7 +133,7 @@ class SparseSource(ArraySource):
         self._matrix, self.rows = matrix.tocsr(), matrix.shape[0]
         row_bytes = 8 * max(matrix.shape[1], 1)
         self._most = max(_DENSE_BYTES // row_bytes, 1)
-        self.reader_bytes += min(_DENSE_BYTES, row_bytes * max(self.rows, 1))
+        self.reader_memory += ReaderMemory.of(min(_DENSE_BYTES, row_bytes * max(self.rows, 1)))
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Yield dense copies of a few rows each."""

@@ -21,12 +21,15 @@ from nysketch.provenance import Input
 from nysketch.sources.protocol import (
     Batch,
     Fragment,
+    ReaderMemory,
     WithoutFiles,
     key_of_rows,
     ranges_as_fragments,
     text_memory,
 )
 from nysketch.sources.selection import (
+    TEXT,
+    TIME,
     Field,
     Selection,
     names_of,
@@ -75,7 +78,8 @@ def field_of(kind: pa.DataType) -> Field:
             return Field(text, width=None)
         # A list of integers is more often a bag of things than an embedding.
         return Field(text, width=None, left_out=f"{text}: name it in `columns` to use it")
-    return Field(text, width=0, left_out=text, text=_is_text(kind))
+    why = TEXT if _is_text(kind) else TIME if pa.types.is_temporal(kind) else text
+    return Field(text, width=0, left_out=why, text=_is_text(kind))
 
 
 def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
@@ -240,13 +244,16 @@ class TableSource(WithoutFiles):
             self._name,
             lambda column: list_width(table.column(column)) or widths.get(column, 0),
         )
+        self.optional = selection.optional(self.columns)
         self.weights = selection.weights
         self.kept = kept_schema(table.schema, selection.keep, self._name)
+        self._whole = table
         names = dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names])
         self._table = table.select(list(names))
         self.rows = len(table)
         if selection.text:
-            self.reader_bytes += text_memory(table.column(self.columns[0].name).nbytes / max(self.rows, 1))
+            texts = text_memory(table.column(self.columns[0].name).nbytes / max(self.rows, 1))
+            self.reader_memory += ReaderMemory.of(texts)
 
     def fragments(self) -> Iterable[Fragment]:
         """Return ranges of FRAGMENT_ROWS rows."""
@@ -257,6 +264,19 @@ class TableSource(WithoutFiles):
         part = self._table.slice(fragment.first_row, fragment.rows)
         for batch in part.to_batches(max_chunksize=batch_rows):
             yield as_batch(batch, self.columns, self.weights, fragment.where)
+
+    def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return the extremes over all rows."""
+        found = {}
+        for name in names:
+            if name in self._whole.column_names and _is_number(self._whole.schema.field(name).type):
+                values = self._whole.column(name)
+                if pa.types.is_dictionary(values.type) or pa.types.is_decimal(values.type):
+                    values = values.cast(pa.float64())
+                lower, upper = (end.as_py() for end in pc.min_max(values).values())
+                if lower is not None:
+                    found[name] = (float(lower), float(upper))
+        return found
 
     def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the range as slices of the table."""
@@ -307,11 +327,17 @@ class StreamSource(WithoutFiles):
         self.columns, self.left_out = choose_columns(
             self._fields, selection, name, lambda column: widths.get(column) or self._list_width(column)
         )
+        self.optional = selection.optional(self.columns)
         self.weights = selection.weights
         self.kept = kept_schema(schema, selection.keep, name)
-        self._names = list(dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names]))
-        self._fragment_rows = held_rows_for(total_width(self.columns), text=selection.text)
+        self._text = selection.text
         self._batches, self._seen = batches, 0
+        self._read_these_columns()
+
+    def _read_these_columns(self) -> None:
+        """Plan to read the chosen columns from the first row on."""
+        self._names = list(dict.fromkeys([*names_of(self.columns, self.weights), *self.kept.names]))
+        self._fragment_rows = held_rows_for(total_width(self.columns), text=self._text)
         self._key: int | None = None  # known from the first rows on
 
     def _list_width(self, column: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
 import pyarrow as pa
 
@@ -27,6 +28,11 @@ class ArrowFile(ABC):
     @abstractmethod
     def _batches(self, index: int, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the named columns of a fragment, at most `batch_rows` rows at a time."""
+
+    def within(self, limit: int) -> Self:
+        """Return the file itself, where there is nothing to choose."""
+        del limit
+        return self
 
     @property
     def fields(self) -> Mapping[str, Field]:

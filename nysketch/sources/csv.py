@@ -18,7 +18,7 @@ from nysketch._support.notices import log
 from nysketch.columns import Column
 from nysketch.sources.arrow import as_batch, fields_of, kept_schema
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import Batch, text_memory
+from nysketch.sources.protocol import Batch, ReaderMemory, text_memory
 from nysketch.sources.selection import Field, names_of
 
 _HEAD_BYTES = 1 << 20
@@ -59,10 +59,15 @@ class CSVFile:
             )
         return cls(location, head, rows, block_bytes=block_bytes, text=text)
 
-    @property
-    def reader_bytes(self) -> int:
-        """Memory that one open reader may hold beside the batch it yields."""
-        return _READ_AHEAD * self._block_bytes
+    def reader_memory(self, names: Sequence[str]) -> ReaderMemory:
+        """Return the memory of one open reader: blocks that Arrow reads ahead."""
+        del names
+        return ReaderMemory.of(_READ_AHEAD * self._block_bytes)
+
+    def within(self, limit: int) -> CSVFile:
+        """Return the file itself: blocks are as small as its longest line allows."""
+        del limit
+        return self
 
     @property
     def fields(self) -> Mapping[str, Field]:

@@ -32,7 +32,11 @@ _GLOB = frozenset("*?[")
 
 
 def expand(
-    inputs: Sequence[str | Location], retry: RetryPolicy | None = None, *, base: Path | None = None
+    inputs: Sequence[str | Location],
+    retry: RetryPolicy | None = None,
+    *,
+    base: Path | None = None,
+    allow_external: bool = False,
 ) -> list[Location]:
     """Return the files that paths, globs, directories and URIs mean, in a stable order.
 
@@ -40,10 +44,12 @@ def expand(
     names that were given, all the same.
 
     A directory that is a table of Delta Lake or Iceberg means the files of its current version, and so do
-    `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`.
+    `….metadata.json` and `iceberg:CATALOG.NAMESPACE.TABLE`. URIs that lead to others need `allow_external`.
     """
     retry = retry or RetryPolicy()
-    locations = [location for item in inputs for location in _expand_one(item, retry, base or Path())]
+    locations = [
+        location for item in inputs for location in _expand_one(item, retry, base or Path(), allow_external)
+    ]
     seen: dict[tuple[str, str], str] = {}
     for location in locations:
         try:
@@ -61,11 +67,11 @@ def expand(
     return locations
 
 
-def _expand_one(item: str | Location, retry: RetryPolicy, base: Path) -> list[Location]:
+def _expand_one(item: str | Location, retry: RetryPolicy, base: Path, allow_external: bool) -> list[Location]:
     if isinstance(item, Location):
         return [item]
     if "://" in item:
-        return _expand_uri(item, retry)
+        return _expand_uri(item, retry, allow_external)
     try:
         if item.startswith(CATALOG) and not Path(base, item).exists():
             return catalog_locations(item.removeprefix(CATALOG), retry)
@@ -105,8 +111,8 @@ def _local(path: str, base: Path) -> Location:
 
 
 def _is_file(path: Path) -> bool:
-    """Say whether a path is a file; so is a broken link, which must raise an error rather than be skipped."""
-    return path.is_file() or (path.is_symlink() and not path.exists())
+    """Say whether a path is no directory: a broken link or a pipe must raise an error, and not be skipped."""
+    return not path.is_dir()
 
 
 def _below(directory: str, retry: RetryPolicy, base: Path) -> list[Location]:
@@ -125,17 +131,19 @@ def _below(directory: str, retry: RetryPolicy, base: Path) -> list[Location]:
 # ---- URIs --------------------------------------------------------------------------------------------
 
 
-def _expand_uri(uri: str, retry: RetryPolicy) -> list[Location]:
+def _expand_uri(uri: str, retry: RetryPolicy, allow_external: bool) -> list[Location]:
     name = without_secrets(uri)
     try:
-        return _list_uri(uri, name, retry)
+        return _list_uri(uri, name, retry, allow_external)
     except (pa.ArrowException, OSError, ValueError) as error:
         kind = UnreadableError if isinstance(error, OSError) and not is_refusal(error) else InputError
         raise kind(f"{name}: cannot open: {hide_secrets(str(error), uri)}") from None
 
 
-def _list_uri(uri: str, name: str, retry: RetryPolicy) -> list[Location]:
-    filesystem, path = retry.call(name, lambda: connect(uri, timeout=retry.timeout))
+def _list_uri(uri: str, name: str, retry: RetryPolicy, allow_external: bool) -> list[Location]:
+    filesystem, path = retry.call(
+        name, lambda: connect(uri, timeout=retry.timeout, allow_external=allow_external)
+    )
     if is_single(uri):
         return [Location(filesystem, path, name, retry)]
     if isinstance(filesystem, pafs.LocalFileSystem):

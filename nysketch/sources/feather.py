@@ -20,7 +20,7 @@ import pyarrow as pa
 from nysketch.sources.arrow import list_width
 from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import text_memory
+from nysketch.sources.protocol import ReaderMemory, text_memory
 
 _Reader: TypeAlias = pa.RecordBatchFileReader
 
@@ -57,11 +57,13 @@ class FeatherFile(ArrowFile):
         fields = [] if self._is_view else sorted(map(self._schema.get_field_index, names))
         return _open(self.location, fields, mapped=self._is_view, where=where)
 
+    def reader_memory(self, names: Sequence[str]) -> ReaderMemory:
+        """Return the memory of one open reader: a record batch, unless it is a view of the file."""
+        del names
+        return ReaderMemory.of(_VIEW_BYTES if self._is_view else self._batch_bytes)
+
     @cached_property
-    def reader_bytes(self) -> int:
-        """Memory that one open reader may hold beside the batch it yields."""
-        if self._is_view:
-            return _VIEW_BYTES
+    def _batch_bytes(self) -> int:
         offered = {name: field for name, field in self.fields.items() if not field.left_out}
         widths = [self.list_width(n) if f.width is None else f.width for n, f in offered.items()]
         return max(self.fragment_rows, default=0) * 8 * sum(widths)

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import bisect
-import threading
+import copy
+import functools
+import math
+import operator
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nysketch._support.cancel import stoppable
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, UnreadableError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import choose_columns
-from nysketch.sources.csv import CSVFile
 from nysketch.sources.expand import expand
-from nysketch.sources.feather import FeatherFile
-from nysketch.sources.hdf5 import HDF5File
 from nysketch.sources.hive import PartitionedFile
 from nysketch.sources.locations import Location, difference
+from nysketch.sources.opener import Opener, many_at_a_time, open_all
 from nysketch.sources.parquet import ParquetFile
-from nysketch.sources.protocol import Batch, Fragment, TableFile, input_key
+from nysketch.sources.protocol import (
+    Batch,
+    Fragment,
+    ReaderMemory,
+    TableFile,
+    input_key,
+    with_fewer_columns,
+)
 from nysketch.sources.retry import RetryPolicy
-from nysketch.sources.selection import Selection, require_field, require_numeric, require_same
+from nysketch.sources.selection import Selection, names_of, require_field, require_numeric, require_same
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+# Where footers do not tell the extremes of columns: rows, fragments of a file and files to look at.
+_LOOKED_AT_ROWS, _LOOKED_AT = 256, 64
 
 
 class FilesSource:
@@ -49,12 +55,20 @@ class FilesSource:
         *,
         weights: str | None = None,
         left_out: Mapping[str, str],
+        optional: frozenset[str] = frozenset(),
         kept: pa.Schema,
         skipped: Sequence[InputError] = (),
+        unread: Sequence[Location] = (),
     ) -> None:
         self._files, self.columns, self.weights = files, columns, weights
+        self._unread = unread
         self.left_out, self.kept, self.skipped = left_out, kept, skipped
+        self.optional = optional
         self._inputs: tuple[Input, ...] | None = None
+        self._inodes: list[tuple[int, int, int] | None] = []
+        self._memory: tuple[tuple[Column, ...], ReaderMemory, ReaderMemory] | None = None
+        self._limits: tuple[int, int] | None = None  # of reading columns, and those to keep
+        self._most_rows: int | None = None  # of a batch
         self._originals: set[int] = set()  # files that were compared with what is known of them
         counts = [rows for file in files for rows in file.fragment_rows]
         self._first_rows = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
@@ -70,21 +84,53 @@ class FilesSource:
         datasets: Sequence[str] = (),
         allow_external: bool = False,
         skip_unreadable: bool = False,
+        memory: int | None = None,
         widths: Mapping[str, int],
         retry: RetryPolicy | None = None,
     ) -> FilesSource:
         """Look up the inputs, open every file, and check that all have the columns of the first.
 
-        `widths` are used for columns of lists where no file shows their length; `datasets` and
-        `allow_external` are for HDF5.
+        `widths` are used for columns of lists where no file shows their length; `datasets` are for HDF5;
+        `allow_external` is for HDF5 and for URIs that lead to others. What cannot be opened within `memory`
+        bytes is refused.
         """
-        opener = _Opener(selection, tuple(datasets), allow_external)
-        files, skipped = _open_all(opener, expand(inputs, retry), skip_unreadable=skip_unreadable)
+        opener = Opener(selection, tuple(datasets), allow_external, math.inf if memory is None else memory)
+        locations = expand(inputs, retry, allow_external=allow_external)
+        files, skipped = open_all(opener, locations, skip_unreadable=skip_unreadable)
         columns, left_out = _choose_columns(files, selection, widths)
         kept = _shared_schema(files, selection.keep)
         if not any(sum(file.fragment_rows) for file in files):
             raise InputError(f"{files[0].location}: no rows")
-        return cls(files, columns, weights=selection.weights, left_out=left_out, kept=kept, skipped=skipped)
+        read = {file.location.path for file in files}
+        return cls(
+            files,
+            columns,
+            weights=selection.weights,
+            left_out=left_out,
+            optional=selection.optional(columns),
+            kept=kept,
+            skipped=skipped,
+            unread=[place for place in locations if place.path not in read],
+        )
+
+    def without(self, left_out: Mapping[str, str]) -> FilesSource:
+        """Return a source of the same rows that leaves out more columns, for these reasons."""
+        return with_fewer_columns(self, left_out)
+
+    def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return the extremes over all rows, of Parquet files with statistics; else over some rows."""
+        looked = dict.fromkeys(range(0, len(self._files), -(-len(self._files) // _LOOKED_AT)))
+        found: dict[str, tuple[float, float]] = {}
+        with many_at_a_time(partial(_extremes, names=names), self._files) as ends:
+            for index, (file, future) in enumerate(zip(self._files, ends, strict=True)):
+                known = future.result()
+                rest = [name for name in names if name not in known and name in file.fields]
+                if rest and index in looked:
+                    known |= _extremes_of_some_rows(file, rest)
+                for name, (lower, upper) in known.items():
+                    before = found.get(name, (lower, upper))
+                    found[name] = (min(lower, before[0]), max(upper, before[1]))
+        return found
 
     def fragments(self) -> Iterable[Fragment]:
         """Return row groups and row ranges, file by file."""
@@ -99,18 +145,22 @@ class FilesSource:
 
     def read(self, fragment: Fragment, batch_rows: int) -> Iterator[Batch]:
         """Read one fragment of one file."""
-        file, index = self._find(fragment)
-        return _with_retries(file, index, lambda: file.read(index, self.columns, self.weights, batch_rows))
+        file, index = self._find(fragment, 0)
+        rows = min(batch_rows, self._most_rows or batch_rows)
+        return _with_retries(file, index, lambda: file.read(index, self.columns, self.weights, rows))
 
     def read_kept(self, fragment: Fragment, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Read the columns of one fragment that pass through."""
-        file, index = self._find(fragment)
+        file, index = self._find(fragment, 1)
         return _with_retries(file, index, lambda: file.read_kept(index, self.kept, batch_rows))
 
-    def _find(self, fragment: Fragment) -> tuple[TableFile, int]:
-        """Return the file of a fragment, and which of the file's it is."""
+    def _find(self, fragment: Fragment, part: int) -> tuple[TableFile, int]:
+        """Return the file of a fragment, to be read within a limit, and which of the file's it is."""
         which = self._which(fragment)
-        return self._files[which], fragment.number - self._first_fragments[which]
+        file = self._files[which]
+        if self._limits is not None:
+            file = file.within(self._limits[part])
+        return file, fragment.number - self._first_fragments[which]
 
     def _which(self, fragment: Fragment) -> int:
         return bisect.bisect_right(self._first_fragments, fragment.number) - 1
@@ -118,7 +168,8 @@ class FilesSource:
     def inputs(self) -> tuple[Input, ...]:
         """Return path, rows, size and digest of each file, as they were when first asked for."""
         if self._inputs is None:
-            with _many_at_a_time(_fingerprint, self._files) as prints:
+            self._inodes = [file.location.inode() for file in self._files]  # before anything is read of them
+            with many_at_a_time(_fingerprint, self._files) as prints:
                 self._inputs = tuple(future.result() for future in prints)
         return self._inputs
 
@@ -144,83 +195,74 @@ class FilesSource:
 
     def state(self) -> list[list[Any]]:
         """Return name, size, time of change and rows of each file."""
-        with _many_at_a_time(_state, self._files) as states:
+        with many_at_a_time(_state, self._files) as states:
             return [future.result() for future in states]
+
+    def altered(self) -> str | None:
+        """Return a file whose content differs from when `inputs` were first asked for, whatever its date."""
+        if self._inputs is None:
+            return None
+        for file, inode, known in zip(self._files, self._inodes, self._inputs, strict=True):
+            location = file.location
+            # Permissions and links change the inode, too: the digest decides.
+            if inode is not None and location.inode() != inode and difference(location, known) is not None:
+                return location.name
+        return None
+
+    def last_changes(self) -> list[int | None]:
+        """Return when each file was last changed, in nanoseconds."""
+        now = time.time()
+        with many_at_a_time(lambda file: file.location.last_change(now), self._files) as changes:
+            return [future.result() for future in changes]
 
     @property
     def local_paths(self) -> list[str]:
-        """The files on this machine."""
-        paths = (file.location.local_path for file in self._files)
-        return [path for path in paths if path is not None]
+        """The files on this machine, also those that are skipped."""
+        places = [*(file.location for file in self._files), *self._unread]
+        return [place.path for place in places if not place.is_remote]
 
     @property
-    def reader_bytes(self) -> int:
+    def reader_memory(self) -> ReaderMemory:
         """The most memory that reading any of the files takes."""
+        if self._memory is None or self._memory[0] != self.columns:
+            self._memory = (self.columns, *self._measure())
+        _, read, kept = self._memory
+        return read + kept
+
+    def _measure(self) -> tuple[ReaderMemory, ReaderMemory]:
+        """Return the memory of reading the columns, and of those to keep."""
         # The length of texts is only known by opening a file: that with the longest fragment is enough.
         longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
-        return max(file.reader_bytes for file in self._files) + texts
+        read = self._memory_of(names_of(self.columns, self.weights)) + ReaderMemory.of(texts)
+        kept = self._memory_of(self.kept.names) if len(self.kept) else ReaderMemory.of(0)
+        return read, kept
 
+    def _memory_of(self, names: Sequence[str]) -> ReaderMemory:
+        """Return what is enough to read these columns of any of the files."""
+        # Of Parquet files, looking into pages takes time: those of the largest row group are enough.
+        parquet = [file for file in self._files if isinstance(_stored(file), ParquetFile)]
+        measured = [file for file in self._files if not isinstance(_stored(file), ParquetFile)]
+        if parquet:
+            measured.append(max(parquet, key=lambda file: _largest_group(_stored(file))))
+        memory = functools.reduce(operator.or_, (file.reader_memory(names) for file in measured))
+        # Readers share the footer of one file; of several files, each may read another.
+        others = memory.shared if len(self._files) > 1 else 0
+        return ReaderMemory(memory.ample + others, memory.least + others, memory.shared)
 
-@dataclass(frozen=True)
-class _Opener:
-    """Opens a file as what it is."""
-
-    selection: Selection
-    datasets: tuple[str, ...]
-    allow_external: bool
-
-    def open(self, location: Location) -> TableFile:
-        """Open a file; retry if it is remote and cannot be read."""
-        if location.is_remote:
-            return location.retry.call_until_readable(location.name, lambda: self._open_once(location))
-        return self._open_once(location)
-
-    def _open_once(self, location: Location) -> TableFile:
-        format, selection = location.format(), self.selection
-        file: TableFile
-        if format == "parquet":
-            file = ParquetFile.open(location)
-        elif format == "hdf5":
-            file = HDF5File.open(
-                location,
-                self.datasets or self._named_text(location),
-                selection.weights,
-                allow_external=self.allow_external,
-                text=selection.text,
-                keep=[name for name in selection.keep if name not in location.partition],
-            )
-        elif format == "feather":
-            file = FeatherFile.open(location)
-        else:
-            file = CSVFile.open(location, text=selection.text or bool(selection.keep))
-        return PartitionedFile(file) if location.partition or location.entry else file
-
-    def _named_text(self, location: Location) -> list[str]:
-        """Return the text column if named: of many data sets of text, the others may be of any length."""
-        named = (self.selection.columns or ()) if self.selection.text else ()
-        return [name for name in named if name not in location.partition]
-
-
-def _open_all(
-    opener: _Opener, locations: Sequence[Location], *, skip_unreadable: bool
-) -> tuple[list[TableFile], list[InputError]]:
-    """Return the files, and why others are left out."""
-    files: list[TableFile] = []
-    skipped: list[InputError] = []
-    with _many_at_a_time(opener.open, locations) as opened:
-        for future in opened:
-            try:
-                files.append(future.result())
-            except SchemaError:
-                raise
-            except InputError as error:
-                if not skip_unreadable:
-                    raise
-                skipped.append(error)
-    if not files:
-        raise skipped[0]
-    return files, skipped
+    def within(self, limit: int, batch_rows: int) -> FilesSource:
+        """Return the same source, of which each reader stays within so many bytes and rows of a batch."""
+        whole = self.reader_memory
+        assert self._memory is not None
+        _, read, kept = self._memory
+        if not len(self.kept):
+            limits = (limit, 0)
+        else:  # what is spare goes to either in proportion
+            spare = max(limit - whole.least, 0) / max(whole.ample, 1)
+            limits = (int(read.least + spare * read.ample), int(kept.least + spare * kept.ample))
+        limited = copy.copy(self)
+        limited._limits, limited._most_rows = limits, batch_rows
+        return limited
 
 
 def _choose_columns(
@@ -248,31 +290,6 @@ def _choose_columns(
     return columns, left_out
 
 
-@contextmanager
-def _many_at_a_time(
-    work: Callable[[Item], Result], items: Sequence[Item]
-) -> Iterator[Sequence[Future[Result]]]:
-    """Run `work` on items in up to 8 threads, since it waits for the disk or network; cancel on leaving."""
-    stop = threading.Event()
-
-    def check() -> None:
-        if stop.is_set():
-            raise CancelledError
-
-    def stoppable_work(item: Item) -> Result:
-        with stoppable(check):
-            return work(item)
-
-    with ThreadPoolExecutor(min(8, len(items))) as pool:
-        futures = [pool.submit(stoppable_work, item) for item in items]
-        try:
-            yield futures
-        finally:
-            stop.set()
-            for future in futures:
-                future.cancel()
-
-
 def _fingerprint(file: TableFile) -> Input:
     return file.location.fingerprint(sum(file.fragment_rows))
 
@@ -280,6 +297,36 @@ def _fingerprint(file: TableFile) -> Input:
 def _state(file: TableFile) -> list[Any]:
     info = file.location.info()
     return [file.location.name, info.size, info.mtime_ns, sum(file.fragment_rows)]
+
+
+def _stored(file: TableFile) -> TableFile:
+    """Return the file without the keys of its path."""
+    return file.stored if isinstance(file, PartitionedFile) else file
+
+
+def _largest_group(file: TableFile) -> int:
+    return file.largest_bytes if isinstance(file, ParquetFile) else 0
+
+
+def _extremes(file: TableFile, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return the extremes of columns of a file, as far as its footer tells them."""
+    stored = _stored(file)
+    return stored.extremes(names) if isinstance(stored, ParquetFile) else {}
+
+
+def _extremes_of_some_rows(file: TableFile, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return the extremes of columns among the first rows of some fragments."""
+    columns = [Column(name) for name in names if file.fields[name].width == 1]
+    fragments = [index for index, rows in enumerate(file.fragment_rows) if rows]
+    found: dict[str, tuple[float, float]] = {}
+    for index in fragments[:: -(-len(fragments) // _LOOKED_AT) or 1] if columns else ():
+        read = partial(file.read, index, columns, None, _LOOKED_AT_ROWS)
+        for column, values in zip(columns, next(_with_retries(file, index, read)).values, strict=True):
+            known = values[np.isfinite(values)]
+            if len(known):
+                lower, upper = found.get(column.name, (np.inf, -np.inf))
+                found[column.name] = (min(lower, float(known.min())), max(upper, float(known.max())))
+    return found
 
 
 def _with_retries(file: TableFile, index: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:

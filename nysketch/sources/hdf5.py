@@ -25,15 +25,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.columns import Column
-from nysketch.errors import InputError, SchemaError
+from nysketch.errors import InputError, SchemaError, option
 from nysketch.sources.arrow import as_kept
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import TEXT_ROWS, Batch, text_memory
-from nysketch.sources.selection import Field, names_of, shorten
+from nysketch.sources.protocol import TEXT_ROWS, Batch, ReaderMemory, text_memory
+from nysketch.sources.selection import TEXT, Field, names_of, shorten
 
 _FRAGMENT_BYTES = 16 << 20
 # HDF5 decompresses whole chunks: one of them is the least that can be held in memory.
 _MAX_CHUNK_BYTES = 128 << 20
+# What a pass with default options takes besides.
+_PASS_BYTES = 512 * 10**6
 # What the cached chunks and the rows read at once may take together, unless a single chunk takes more.
 _HELD_BYTES = 64 << 20
 # About what rows read at once take that are no more than a batch (see passes/chunks.py).
@@ -79,11 +81,15 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Cache:
-    """HDF5's cache: of all chunks that a row needs, or of one chunk beside long reads."""
+    """HDF5's cache: of all chunks that a row needs, or of one chunk beside long reads.
+
+    `beside_bytes` are for decompressing: a chunk as it is stored, and one that is not in the cache yet.
+    """
 
     settings: Mapping[str, int]
     keeps_chunks: bool
     bytes: int
+    beside_bytes: int
     long_read_bytes: int
 
     @classmethod
@@ -100,6 +106,7 @@ class _Cache:
             settings={"rdcc_nbytes": size, "rdcc_nslots": 4 * across + 521},
             keeps_chunks=keeps_chunks,
             bytes=len(datasets) * size if keeps_chunks else size,
+            beside_bytes=largest + max(min(d.id.get_storage_size(), _chunk_bytes(d)) for d in datasets),
             long_read_bytes=max(_HELD_BYTES - size, _HELD_BYTES // 2),
         )
 
@@ -193,7 +200,7 @@ class _Guard:
         if chunk > _MAX_CHUNK_BYTES:
             raise InputError(
                 f"{where}: has chunks of {chunk:,} bytes, each of which must fit in memory. Rewrite it with "
-                "smaller chunks (h5repack), or use `allow_external=True`"
+                f"smaller chunks (h5repack), or use `allow_external=True` and at least {_memory_for(chunk)}"
             )
 
     @contextmanager
@@ -239,13 +246,18 @@ class HDF5File:
     def _open(self) -> h5py.File:
         return self._guard.open(self._cache.settings)
 
-    @property
-    def reader_bytes(self) -> int:
-        """Memory that one open reader may hold beside the batch it yields: the cache, the rows read."""
+    def reader_memory(self, names: Sequence[str]) -> ReaderMemory:
+        """Return the memory of one open reader: the cache, the rows read, a chunk that is not cached."""
+        del names
         held = max(_BATCH_BYTES, _BATCH_ROWS * self._layout.row_bytes)
         if not self._cache.keeps_chunks:
             held = max(held, self._cache.long_read_bytes)
-        return self._cache.bytes + held
+        return ReaderMemory.of(self._cache.bytes + self._cache.beside_bytes + held)
+
+    def within(self, limit: int) -> HDF5File:
+        """Return the file itself: a chunk takes what it takes."""
+        del limit
+        return self
 
     def where(self, index: int) -> str:
         """Return how messages call a fragment."""
@@ -352,6 +364,12 @@ def _chunk_bytes(dataset: h5py.Dataset) -> int:
     return _item_bytes(dataset) * int(math.prod(dataset.chunks)) if dataset.chunks else 0
 
 
+def _memory_for(chunk: int) -> str:
+    """Name the option that is enough for a pass over chunks of so many bytes, which may not compress."""
+    gigabytes = (2 * chunk + _MAX_CHUNK_BYTES + _PASS_BYTES) / 1e9
+    return option("memory", f"{math.ceil(10 * gigabytes) / 10:g}GB")
+
+
 def _chunks_across(dataset: h5py.Dataset) -> int:
     return -(-dataset.shape[1] // dataset.chunks[1]) if dataset.chunks and dataset.ndim == 2 else 1
 
@@ -376,7 +394,7 @@ def _field(dataset: h5py.Dataset) -> Field:
     text = f"{_type(dataset)[1]} {dataset.shape}"
     if _kind(dataset) != "number":
         is_text = _kind(dataset) == "text" and dataset.ndim == 1
-        return Field(text, width=0, left_out=text, text=is_text)
+        return Field(text, width=0, left_out=TEXT if is_text else text, text=is_text)
     return Field(text, width=1 if dataset.ndim == 1 else dataset.shape[1])
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column
 from nysketch.sources.arrow import as_kept
-from nysketch.sources.protocol import Batch, TableFile
+from nysketch.sources.protocol import Batch, ReaderMemory, TableFile
 from nysketch.sources.selection import Field, require_field
 from nysketch.sources.table_formats import NULL_KEY
 
@@ -24,15 +24,18 @@ class PartitionedFile:
     """
 
     def __init__(self, file: TableFile) -> None:
-        self._file = file
+        self._file = self.stored = file
         self.location, self.fragment_rows = file.location, file.fragment_rows
         self.where, self.list_width = file.where, file.list_width
         self._keys = {k: v for k, v in file.location.partition.items() if k not in file.fields}
 
-    @property
-    def reader_bytes(self) -> int:
-        """Memory that one reader of the file may hold; keys take none."""
-        return self._file.reader_bytes
+    def reader_memory(self, names: Sequence[str]) -> ReaderMemory:
+        """Return the memory of one reader of the file; keys take none."""
+        return self._file.reader_memory([name for name in names if name not in self._keys])
+
+    def within(self, limit: int) -> PartitionedFile:
+        """Return the same file, read within so many bytes."""
+        return PartitionedFile(self._file.within(limit))
 
     @property
     def fields(self) -> Mapping[str, Field]:

@@ -7,6 +7,7 @@ filesystems.py, how errors of remote ones are retried in retry.py.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,7 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from nysketch.errors import InputError, UnreadableError
+from nysketch._support.regular import noun_of_irregular
+from nysketch.errors import InputError, UnreadableError, WrongKindError
 from nysketch.provenance import Input
 from nysketch.sources.filesystems import hide_addresses
 from nysketch.sources.retry import NO_RETRIES, RetriesExhausted, RetryingFile, RetryPolicy, is_refusal
@@ -36,6 +38,7 @@ SUFFIXES = {
 _MAGIC = {b"PAR1": "parquet", b"PARE": "parquet", b"\x89HDF": "hdf5", b"ARRO": "feather"}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")  # of CSV, as pyarrow tells it from the name
 _DIGESTED_BYTES = 1 << 16
+_RECOGNISED_BYTES = 64
 _STREAM_BYTES = 1 << 22
 
 
@@ -112,8 +115,32 @@ class Location:
         if info.type == pafs.FileType.NotFound:
             raise InputError(f"{self}: no such file")
         if info.type != pafs.FileType.File:
-            raise InputError(f"{self}: not a regular file; give an Arrow stream on standard input, as -")
+            noun = noun_of_irregular(self.path) if self.local_path is not None else None
+            raise InputError(
+                f"{self}: is {noun or 'no file'}, and only regular files can be read from any place. Write "
+                "its content to a file first, or give an Arrow stream on standard input, as -"
+            )
         return info
+
+    def last_change(self, now: float) -> int | None:
+        """Return when the content was last changed, in nanoseconds; None if the filesystem does not know.
+
+        Anybody can date a file in the future, which says nothing; but not its inode, if it is local.
+        """
+        changed: int | None = self.info().mtime_ns
+        if changed is not None and changed > now * 1e9 and self.local_path is not None:
+            return os.stat(self.local_path).st_ctime_ns  # noqa: PTH116 - it is text
+        return changed
+
+    def inode(self) -> tuple[int, int, int] | None:
+        """Return what changes with every change of a local file; but also with its permissions and links."""
+        if self.local_path is None:
+            return None
+        try:
+            found = os.stat(self.local_path)  # noqa: PTH116 - it is text
+        except OSError:  # it has gone
+            return None
+        return found.st_dev, found.st_ino, found.st_ctime_ns
 
     def fingerprint(self, rows: int) -> Input:
         """Return size and a digest of both ends, where all formats keep what changes with them."""
@@ -135,15 +162,19 @@ class Location:
             if self.info().size == 0:
                 raise InputError(f"{self}: the file is empty (0 bytes)")
             with self.open() as file:
-                start = file.read(4)
+                start = bytes(file.read(_RECOGNISED_BYTES))
         except (pa.ArrowException, OSError) as error:
             raise self.trouble("cannot open", error) from error
-        found = _MAGIC.get(bytes(start))
+        found = _MAGIC.get(start[:4])
         if found is None and by_name in (None, "parquet", "feather"):
             kind = "not a Parquet, HDF5, Feather or CSV file" if by_name is None else f"not a {by_name} file"
-            if bytes(start) == b"\xff\xff\xff\xff":
+            if start[8:9] == b"{" and b"__metadata__" in start:
+                raise WrongKindError(f"{self}: this is a sketch or a basis, not data; rows are read here")
+            if start.lstrip().startswith(b"{"):
+                raise WrongKindError(f"{self}: this is JSON, perhaps a model, not data; rows are read here")
+            if start[:4] == b"\xff\xff\xff\xff":
                 kind = "an Arrow stream, not a file with a footer; give it on standard input, as -"
-            raise InputError(f"{self}: {kind}: it starts with {bytes(start)!r}")
+            raise InputError(f"{self}: {kind}: it starts with {start[:4]!r}")
         return found or str(by_name)
 
 

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Unpack
 import numpy as np
 import pyarrow as pa
 
+from nysketch._support.regular import noun_of_irregular
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, UsageError, option
 from nysketch.sources.arrays import (
@@ -54,6 +55,7 @@ def open_source(data: Any, options: ReadOptions | None = None, **keywords: Unpac
         datasets=options.datasets,
         allow_external=options.allow_external,
         skip_unreadable=options.skip_unreadable,
+        memory=options.memory,
         retry=retry_policy_of(options.retries, options.timeout),
     )
     if like is not None:
@@ -93,7 +95,7 @@ def _open(data: object, selection: Selection, like: Sequence[Column] | None, **f
         paths = [path if isinstance(path, Location) else os.fspath(path) for path in data]
         if not paths:
             raise UsageError("no inputs were given")
-        if paths == ["-"]:
+        if paths == ["-"] or (paths == ["/dev/stdin"] and noun_of_irregular("/dev/stdin") is not None):
             return _standard_input(selection, like)
         if "-" in paths:
             raise UsageError("standard input (-) cannot be combined with other inputs")

@@ -25,11 +25,13 @@ class ReadKeywords(TypedDict, total=False):
     like: Sequence[Column] | None
     text: bool
     keep: Sequence[str]
+    every_number: bool
     datasets: Sequence[str]
     allow_external: bool
     skip_unreadable: bool
     retries: int | None
     timeout: float | None
+    memory: int | None
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,13 @@ class ReadOptions:
     `columns` are those to read, in this order, and `exclude` those to leave out; by default all numeric ones
     are read. `weights` names the column of row weights. `like` are the columns of a basis: then exactly these
     are read. With `text`, or if the basis has text, one column of text is read instead of numbers: the one
-    named, or the only one there is. Columns to `keep` can be read beside them, as they are.
+    named, or the only one there is. Columns to `keep` can be read beside them, as they are. A basis that is
+    made leaves out serial numbers and constants that nobody named, unless `every_number` is wanted.
 
     The others are for files: `datasets` of HDF5, whose links are followed if `allow_external` trusts them;
     `skip_unreadable` files; and how often reading from far away is tried again, and how many seconds an
-    answer may take: 4 and 30 unless `retries` and `timeout` say otherwise.
+    answer may take: 4 and 30 unless `retries` and `timeout` say otherwise. `memory` is what the process may
+    take in all, if there is a limit: files are refused that cannot even be opened within it.
     """
 
     columns: Sequence[str] | None = None
@@ -52,11 +56,13 @@ class ReadOptions:
     like: Sequence[Column] | None = None
     text: bool = False
     keep: Sequence[str] = ()
+    every_number: bool = False
     datasets: Sequence[str] = ()
     allow_external: bool = False
     skip_unreadable: bool = False
     retries: int | None = None
     timeout: float | None = None
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -97,7 +103,7 @@ class ReadOptions:
                 f"string kernels read one text column, not {len(columns)}: choose one with `columns`"
             )
         chosen = None if columns is None else tuple(columns)
-        return Selection(chosen, tuple(self.exclude), self.weights, text, tuple(self.keep))
+        return Selection(chosen, tuple(self.exclude), self.weights, text, tuple(self.keep), self.every_number)
 
 
 def _listed(names: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,35 @@ class Batch:
         return len(self.values[0])
 
 
+@dataclass(frozen=True)
+class ReaderMemory:
+    """Memory that one reader of a source may hold beside the batch it yields, and all of them together.
+
+    `ample` is what it takes to read as fast as can be, `least` what it cannot do without: in between it reads
+    fewer columns or rows at once.
+    """
+
+    ample: int
+    least: int
+    shared: int = 0
+
+    @classmethod
+    def of(cls, size: int) -> ReaderMemory:
+        """Return that of a reader which takes as much as it takes."""
+        return cls(size, size)
+
+    def __add__(self, other: ReaderMemory) -> ReaderMemory:
+        return ReaderMemory(
+            self.ample + other.ample, self.least + other.least, max(self.shared, other.shared)
+        )
+
+    def __or__(self, other: ReaderMemory) -> ReaderMemory:
+        """Return what is enough for either."""
+        return ReaderMemory(
+            max(self.ample, other.ample), max(self.least, other.least), max(self.shared, other.shared)
+        )
+
+
 class Source(Protocol):
     """Rows to read."""
 
@@ -73,6 +102,22 @@ class Source(Protocol):
     @property
     def left_out(self) -> Mapping[str, str]:
         """Which columns are not among `columns`, and why."""
+        ...
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Which of `columns` are read because nobody named any: they are left out if they are no features."""
+        ...
+
+    def without(self, left_out: Mapping[str, str]) -> Source:
+        """Return a source of the same rows that leaves out more columns, for these reasons."""
+        ...
+
+    def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return the smallest and largest number of columns, read or not, as far as it costs no pass.
+
+        They are those of all rows where they are known, and else of a few rows here and there.
+        """
         ...
 
     @property
@@ -115,6 +160,14 @@ class Source(Protocol):
         """Return name, size, time of change and rows of each file; None if it is not made of files."""
         ...
 
+    def altered(self) -> str | None:
+        """Return a file whose content differs from when `inputs` were first asked for, whatever its date."""
+        ...
+
+    def last_changes(self) -> Sequence[int | None]:
+        """Return when each file was last changed, in nanoseconds; None where that is unknown."""
+        ...
+
     def require_original(self, fragment: Fragment) -> None:
         """Raise an UnreadableError unless a fragment's file is the one that was opened, perhaps elsewhere."""
         ...
@@ -134,8 +187,12 @@ class Source(Protocol):
         ...
 
     @property
-    def reader_bytes(self) -> int:
-        """Memory that one reader may hold beside the batch it yields."""
+    def reader_memory(self) -> ReaderMemory:
+        """Memory that one reader may hold beside the batch it yields, with the columns to keep."""
+        ...
+
+    def within(self, limit: int, batch_rows: int) -> Source:
+        """Return the same source, of which each reader stays within so many bytes and rows of a batch."""
         ...
 
 
@@ -145,9 +202,12 @@ class TableFile(Protocol):
     location: Location
     fragment_rows: list[int]
 
-    @property
-    def reader_bytes(self) -> int:
-        """Memory that one reader may hold beside the batch it yields."""
+    def reader_memory(self, names: Sequence[str]) -> ReaderMemory:
+        """Return the memory that one reader of these columns may hold beside the batch it yields."""
+        ...
+
+    def within(self, limit: int) -> TableFile:
+        """Return the same file, of which each reader stays within so many bytes, if it can."""
         ...
 
     @property
@@ -185,10 +245,25 @@ class TableFile(Protocol):
 class WithoutFiles:
     """A base of sources that are not made of files."""
 
+    columns: tuple[Column, ...]
+    left_out: Mapping[str, str]
+    optional: frozenset[str] = frozenset()
     is_files = False
     local_paths: Sequence[str] = ()
     skipped: Sequence[InputError] = ()
-    reader_bytes = 1 << 20
+    reader_memory = ReaderMemory.of(1 << 20)
+
+    def without(self, left_out: Mapping[str, str]) -> Self:
+        """Return a source of the same rows that leaves out more columns, for these reasons."""
+        return with_fewer_columns(self, left_out)
+
+    def within(self, limit: int, batch_rows: int) -> Self:
+        """Return the source itself: its rows are there already, and others come as they like."""
+        return self
+
+    def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return nothing: what is not read of a stream is gone."""
+        return {}
 
     def require_original(self, fragment: Fragment) -> None:
         """Do nothing: such a source is never read by other processes."""
@@ -199,6 +274,30 @@ class WithoutFiles:
 
     def state(self) -> None:
         """Return None: whether such a source has changed is unknown, and no other process can read it."""
+
+    def altered(self) -> None:
+        """Return None: there are no files."""
+
+    def last_changes(self) -> Sequence[int | None]:
+        """Return nothing."""
+        return ()
+
+
+class _Columned(Protocol):
+    columns: tuple[Column, ...]
+    left_out: Mapping[str, str]
+
+
+Columned = TypeVar("Columned", bound=_Columned)
+
+
+def with_fewer_columns(source: Columned, left_out: Mapping[str, str]) -> Columned:
+    """Return a copy of a source that leaves out more columns; it shares all else."""
+    fewer = object.__new__(type(source))
+    fewer.__dict__.update(source.__dict__)
+    fewer.columns = tuple(column for column in source.columns if column.name not in left_out)
+    fewer.left_out = {**source.left_out, **left_out}
+    return fewer
 
 
 # Most rows of text that are held at once, as a batch or a chunk: texts may be long.
@@ -238,7 +337,7 @@ def key_of_rows(batches: Iterable[Batch]) -> int:
 def _column_bytes(values: NDArray[Any]) -> bytes:
     """Return what a column holds as bytes, the same on every machine and from every format."""
     if values.dtype.kind != "O":
-        with np.errstate(over="ignore"):  # long doubles
+        with np.errstate(over="ignore", invalid="ignore"):  # long doubles, signalling NaNs
             return values.astype("<f8").tobytes()
     texts = (None if text is None else text.encode() for text in values)
     none = b"\xff" * 8  # where others have their length

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
@@ -175,6 +175,13 @@ class QuerySource(StreamSource):
                 f"{self._name}: gave {self._seen:,} rows, and {self.rows:,} when they were counted. "
                 "Did the data change, or is it a random sample? Store the rows first"
             )
+
+    def without(self, left_out: Mapping[str, str]) -> Self:
+        """Return a source of the same rows that leaves out more columns, for these reasons."""
+        fewer = super().without(left_out)
+        fewer._keys = {}  # of other columns
+        fewer._read_these_columns()
+        return fewer
 
     def rows_of_inputs(self) -> dict[int, int]:
         """Return the number of rows by the key of the only input; its first rows are read, if none were."""

@@ -11,6 +11,8 @@ from nysketch.errors import SchemaError, option
 
 # Why columns that the user named are no features.
 EXCLUDED, ROW_WEIGHTS = "excluded", "row weights"
+# Why columns of common types are none.
+TEXT, TIME = "text", "time"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Field:
 class Selection:
     """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`.
 
-    Those to `keep` pass through unchanged, whether or not they are among the others.
+    Those to `keep` pass through unchanged, whether or not they are among the others. With `every_number`,
+    numeric columns are taken as if they were named.
     """
 
     columns: tuple[str, ...] | None = None
@@ -49,6 +52,12 @@ class Selection:
     weights: str | None = None
     text: bool = False
     keep: tuple[str, ...] = ()
+    every_number: bool = False
+
+    def optional(self, columns: Iterable[Column]) -> frozenset[str]:
+        """Return which of the chosen columns nobody named: those that are no features can be left out."""
+        named = self.columns is not None or self.text or self.every_number
+        return frozenset() if named else frozenset(column.name for column in columns)
 
     def choose(self, fields: Mapping[str, Field], where: str) -> tuple[list[str], dict[str, str]]:
         """Return the names of the chosen columns in order, and why the others are left out."""
@@ -160,7 +169,18 @@ def shorten(names: Iterable[str], most: int = 8) -> str:
     return shown if len(listed) <= most else f"{shown} and {len(listed) - most:,} more"
 
 
+def left_out_in_words(left_out: Mapping[str, str]) -> list[str]:
+    """Return the columns that are not used, each with the reason, but not those that the user named."""
+    return [f"{name} ({why})" for name, why in left_out.items() if why not in (EXCLUDED, ROW_WEIGHTS)]
+
+
+def notes_on_no_features(left_out: Mapping[str, str], *, but: Mapping[str, str]) -> list[str]:
+    """Say which columns will not be used because of what they hold, `but` not those known before."""
+    told = [f"{name} ({why})" for name, why in left_out.items() if name not in but]
+    return [f"left out: {shorten(told)}. To use them anyway, name all columns in `columns`"] if told else []
+
+
 def notes_on_left_out(left_out: Mapping[str, str]) -> list[str]:
     """Say which columns will not be used, and why; nothing of those that the user named for it."""
-    told = [f"{name} ({why})" for name, why in left_out.items() if why not in (EXCLUDED, ROW_WEIGHTS)]
+    told = left_out_in_words(left_out)
     return ["left out: " + shorten(told)] if told else []

@@ -95,7 +95,8 @@ def _kind_of_table(filesystem: Any, root: str, name: str, retry: RetryPolicy) ->
         return DELTA_LOG
     if metadata.type != pafs.FileType.Directory:
         return None
-    listing = retry.call(name, lambda: filesystem.get_file_info(pafs.FileSelector(metadata.path)))
+    found = retry.call(name, lambda: filesystem.get_file_info(pafs.FileSelector(metadata.path)))
+    listing = [info for info in found if info.type == pafs.FileType.File]
     versions = [info.path for info in listing if is_metadata(info.path)]
     if not versions:
         return None

@@ -33,8 +33,8 @@ def test_all_numeric_columns_are_taken_and_the_rest_is_explained():
     source = open_table(MIXED)
     assert source.columns == (Column("price"), Column("count"), Column("vector", 2))
     assert set(source.left_out) == {"name", "when", "nothing", "point", "bag"}
-    assert source.left_out["name"] == "string"
-    assert source.left_out["when"].startswith("timestamp")
+    assert source.left_out["name"] == "text"
+    assert source.left_out["when"] == "time"
     assert source.left_out["nothing"] == "null"
     assert source.left_out["point"].startswith("struct")
     assert "`columns`" in source.left_out["bag"]
@@ -87,7 +87,7 @@ def test_naming_a_column_that_is_no_number_is_an_error(column):
 
 
 def test_excluding_everything_is_an_error_that_says_why():
-    with pytest.raises(SchemaError, match=r"no numeric columns.*a \(excluded\), b \(string\)"):
+    with pytest.raises(SchemaError, match=r"no numeric columns.*a \(excluded\), b \(text\)"):
         open_table({"a": [1.0], "b": ["x"]}, exclude=["a"])
 
 

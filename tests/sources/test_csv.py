@@ -51,7 +51,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, name):
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert rows == source.rows == 150_000
     assert peak < 12 << 20
-    assert CSVFile.open(expand([str(tmp_path / name)])[0]).reader_bytes == 8 << 20
+    assert CSVFile.open(expand([str(tmp_path / name)])[0]).reader_memory([]).ample == 8 << 20
 
 
 def test_a_line_may_be_longer_than_a_block(tmp_path):  # which grows up to 4 MiB

@@ -37,19 +37,19 @@ def most_held(file, columns):
 def test_nothing_is_held_of_a_large_batch_that_is_not_compressed(tmp_path):
     file = write(tmp_path / "u.feather", "uncompressed")
     assert most_held(file, [Column("x1"), Column("x3")]) < 100_000
-    assert file.reader_bytes == 1 << 20
+    assert file.reader_memory([]).ample == 1 << 20
 
 
 def test_the_chosen_columns_are_held_of_a_compressed_batch(tmp_path):
     file = write(tmp_path / "c.feather", "zstd")
     assert 0.99 * 8 * ROWS <= most_held(file, [Column("x1")]) < 12 * ROWS
-    assert file.reader_bytes == 4 * 8 * ROWS
+    assert file.reader_memory([]).ample == 4 * 8 * ROWS
 
 
 def test_lists_count_with_their_length_in_what_is_held(tmp_path):
     table = pa.table({"v": [[1.0, 2.0, 3.0]] * 100, "s": ["a"] * 100})
     pyarrow.feather.write_feather(table, tmp_path / "l.feather", compression="zstd")
-    assert FeatherFile.open(expand([str(tmp_path / "l.feather")])[0]).reader_bytes == 100 * 8 * 3
+    assert FeatherFile.open(expand([str(tmp_path / "l.feather")])[0]).reader_memory([]).ample == 100 * 8 * 3
 
 
 def test_values_outlive_the_file_they_are_a_view_of(tmp_path):

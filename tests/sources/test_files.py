@@ -1,5 +1,7 @@
 """Many files as one source: what it knows without reading, and what opening one does."""
 
+import math
+
 import pyarrow as pa
 import pytest
 
@@ -9,13 +11,16 @@ from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
 from nysketch.sources.files import FilesSource
 from nysketch.sources.parquet import ParquetFile
+from nysketch.sources.parquet_footers import Footer
 from nysketch.sources.selection import Selection
 
 
 def test_constructors_only_store(tmp_path):
     schema = pa.schema([("x", pa.float64())])
     gone, lost = expand([str(tmp_path / "gone.parquet"), str(tmp_path / "lost.feather")])
-    files = [ParquetFile(gone, schema, [2, 3]), FeatherFile(lost, schema, [5], is_view=True)]
+    footer = Footer(gone, math.inf)
+    parquet = ParquetFile(gone, schema, [2, 3], footer, largest=1, largest_bytes=24)
+    files = [parquet, FeatherFile(lost, schema, [5], is_view=True)]
     source = FilesSource(files, (Column("x"),), left_out={}, kept=pa.schema([]))
     assert source.rows == 10
     assert source.local_paths == [gone.path, lost.path]

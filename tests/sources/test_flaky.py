@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch._support.companions import checkpoint_path
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import UnreadableError
-from nysketch.files.checkpoint import checkpoint_path
 from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import sketch_to_file
 from nysketch.sources.open import open_source

@@ -96,7 +96,7 @@ def test_a_column_of_text_can_be_read_by_a_text_kernel(make):
 
 
 def test_nulls_are_refused_or_dropped(make):
-    data = columns(100) | {"a": [None if i % 10 == 0 else float(i) for i in range(100)]}
+    data = columns(100) | {"a": [None if i % 10 == 0 else i**0.5 for i in range(100)]}
     with pytest.raises(InvalidRowsError, match="column 'a' has 10 nulls"):
         nysketch.sketch(make(data), **OPTIONS)
     found = nysketch.sketch(make(data), nulls="drop", **OPTIONS)

@@ -21,7 +21,7 @@ def test_an_empty_file_is_called_empty(tmp_path):
 
 def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "p.parquet")
-    with pytest.raises(InputError, match=r"p\.parquet: not a regular file.*as -"):
+    with pytest.raises(InputError, match=r"p\.parquet: is a pipe.*as -"):
         open_source(str(tmp_path / "p.parquet"))
 
 

@@ -57,7 +57,7 @@ def test_only_the_chosen_columns_are_asked_for():
 
 def test_a_query_is_run_again_for_every_reading():
     query = Numbers(3000)
-    source = source_of(query)
+    source = source_of(query, ("x", "y"))
     fit_basis(source, BasisOptions(m=4))
     assert query.runs == 1
     assert sum(fragment.rows for fragment in source.fragments()) == 3000
@@ -66,7 +66,7 @@ def test_a_query_is_run_again_for_every_reading():
 
 def test_a_sketch_runs_a_query_once_and_its_basis_once_more():
     query = Numbers(3000)
-    sketch_source(source_of(query), BasisOptions(m=4), PassOptions())
+    sketch_source(source_of(query, ("x", "y")), BasisOptions(m=4), PassOptions())
     assert query.runs == 2
 
 
@@ -95,7 +95,7 @@ def test_other_rows_than_were_counted_are_an_error():
 
 
 def test_a_pilot_holds_few_fragments_at_a_time():
-    source = source_of(Numbers(30 * FRAGMENT_ROWS, FRAGMENT_ROWS))
+    source = source_of(Numbers(30 * FRAGMENT_ROWS, FRAGMENT_ROWS), ("x", "y"))
     before, most = pa.total_allocated_bytes(), 0
     held = []
 

@@ -17,7 +17,7 @@ from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, InvalidRowsError, SchemaError, UsageError
 from nysketch.passes.chunks import ChunkReader
 from nysketch.passes.execution import Execution
-from nysketch.passes.pilot import read_pilot
+from nysketch.passes.pilot import read_pilot, sample_rows
 from nysketch.sources.open import open_source
 from nysketch.sources.protocol import Batch, key_of_rows
 from tests.sources.helpers import counted_nulls, open_table, read_chunks, write_parquet
@@ -145,8 +145,8 @@ def test_a_basis_of_text_asks_for_text(kind, table, tmp_path, monkeypatch, texts
 def test_readers_of_files_own_up_to_the_text_they_hold(opened, kind, table):
     source = opened()
     if KINDS[kind] in FILES:
-        assert source.reader_bytes > 3 * 2048 * 64
-    assert isinstance(source.reader_bytes, int)
+        assert source.reader_memory.ample > 3 * 2048 * 64
+    assert isinstance(source.reader_memory.ample, int)
 
 
 # ── which column ─────────────────────────────────────────────────────────────
@@ -199,7 +199,7 @@ def test_an_unknown_column_is_an_error_that_guesses():
 def test_without_text_columns_of_text_are_left_out_as_ever():
     source = open_table(MIXED)
     assert source.columns == (Column("price"), Column("w"))
-    assert source.left_out == {"name": "string", "city": "string", "raw": "binary"}
+    assert source.left_out == {"name": "text", "city": "text", "raw": "binary"}
     with pytest.raises(
         SchemaError, match=r"'name' has type string, which is not numeric.*`kernel=.spectrum.`"
     ):
@@ -234,7 +234,7 @@ def test_an_index_of_strings_that_pandas_stored_is_not_meant():
     assert source.columns == (Column("t", text=True),)
     assert "index of pandas" in source.left_out["__index_level_0__"]
     assert read_text(open_table(columns, text=True, columns="__index_level_0__")) == ["i", "j"]
-    assert open_table({**columns, "x": [1, 2]}).left_out["__index_level_0__"] == "string"
+    assert open_table({**columns, "x": [1, 2]}).left_out["__index_level_0__"] == "text"
 
 
 # ── Arrow types ──────────────────────────────────────────────────────────────
@@ -347,7 +347,7 @@ def test_weights_are_numbers_beside_the_text(format, tmp_path):
 
 def test_pilot_rows_leave_out_what_is_dropped():
     table = pa.table({"t": [f"row {i}" if i % 10 == 0 else None for i in range(5000)]})
-    rows = read_pilot(open_source(table, text=True), 100, at_least=100, nulls="drop")
+    rows = sample_rows(open_source(table, text=True), 100, at_least=100, nulls="drop").rows
     assert len(rows) >= 100
     assert all(int(text.removeprefix("row ")) % 10 == 0 for text in rows)
     nothing = pa.table({"t": pa.nulls(10, pa.string())})
@@ -399,7 +399,7 @@ def test_a_row_group_of_text_is_not_held_whole(tmp_path, type):
         rows += len(batch)
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert rows == 20_000
-    assert peak < 12 << 20 < source.reader_bytes < 40 << 20
+    assert peak < 12 << 20 < source.reader_memory.ample < 40 << 20
 
 
 def test_what_a_dictionary_takes_is_owned_up_to(tmp_path):
@@ -410,7 +410,7 @@ def test_what_a_dictionary_takes_is_owned_up_to(tmp_path):
     (fragment,) = source.fragments()
     for _ in source.read(fragment, 2048):
         peak = max(peak, pa.total_allocated_bytes() - before)
-    assert peak < source.reader_bytes
+    assert peak < source.reader_memory.ample
 
 
 def test_keys_of_rows_tell_texts_apart():
@@ -497,7 +497,7 @@ def test_partition_keys_have_nulls_and_weights(cities):
     assert counted_nulls(source) == [2, 0]
     kept = [weights[keep] for _, _, keep, weights in read_chunks(source, nulls="drop")]
     assert np.concatenate(kept).tolist() == [1, 3, 1, 3]
-    assert source.reader_bytes > 0
+    assert source.reader_memory.ample > 0
 
 
 def test_a_key_may_weigh_text(tmp_path):
@@ -570,7 +570,7 @@ def test_strings_of_hdf5(tmp_path, dtype, chunks):
     assert source.columns == (Column("g/s", text=True),)
     for batch_rows in (1, 3, 100):
         assert read_text(source, batch_rows) == texts
-    assert source.reader_bytes > 0
+    assert source.reader_memory.ample > 0
 
 
 def test_strings_padded_with_spaces_lose_them(tmp_path):
@@ -783,4 +783,4 @@ def test_feather_of_text_in_bounded_memory(tmp_path, compression):
     source = open_source(str(path), text=True)
     assert read_text(source, 100) == texts
     size = pa.array(texts).nbytes
-    assert source.reader_bytes > (size if compression == "lz4" else 0)
+    assert source.reader_memory.ample > (size if compression == "lz4" else 0)
