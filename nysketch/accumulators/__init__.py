@@ -8,6 +8,7 @@ blocks.py           kernel sums by random block of rows
 dropped.py          how many rows were left out for nulls
 ranges.py           smallest and largest value of each feature
 sample.py           a bounded uniform sample of the rows
+sample_order.py     which input a sampled row is of, and where in it
 cells.py            counts, sums and squares of the rows nearest to each landmark
 far_rows.py         the rows farthest from their landmarks, kept with the cells
 spans.py            kernel sums by span of consecutive rows
@@ -15,5 +16,6 @@ span_addresses.py   which span a row is in
 groups.py           kernel sums of groups of columns
 second_moments.py   sums of products of two kernel values
 
+limits.py           what sums can be, given the rows
 grids.py            how finely terms are rounded, so that sums are exact (_support/exact.py)
 """

@@ -11,6 +11,7 @@ import numpy as np
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats, Indices
 from nysketch.accumulators.grids import grid_exponent
+from nysketch.accumulators.limits import MOST_ROWS, Limits, require_weights
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic
 from nysketch.basis.base import Basis
@@ -94,13 +95,16 @@ class BlockSums(Statistic):
         """Raise ValueError unless these can be sums over some rows."""
         if self.sums.high.shape != (len(self.rows), basis.m) or not len(self.rows):
             raise ValueError("its sums do not match the landmarks")
-        if self.rows.dtype != np.int64 or (self.rows < 0).any() or sum(self.rows.tolist()) >= 2**63:
+        if self.rows.dtype != np.int64 or (self.rows < 0).any() or sum(self.rows.tolist()) > MOST_ROWS:
             raise ValueError("its row counts are impossible")
         self.sums.check("blocks.sums")
         if self.weights is not None:
             self.weights.check("blocks.weights")
             if (self.weights.high < 0).any():
                 raise ValueError("its weights are negative")
+            require_weights("its weights", self.weights.high, self.rows, exact=tally.exact)
+        limits = Limits.of(basis, tally.ranges)
+        limits.require("its sums", self.sums.high, self.weight, weighted=self.weights is not None)
 
     def is_possible(self, basis: Basis) -> bool:
         """Tell whether rows can have these sums, given the range of the values that were added."""

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats
-from nysketch.accumulators.far_rows import FarRows, default_far_rows, key_of_distance
-from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32
+from nysketch.accumulators.far_rows import FarRows, default_far_rows, distance_of_key, key_of_distance
+from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32, LARGEST_WEIGHT
+from nysketch.accumulators.limits import MOST_ROWS, require_weights
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic, is_count
+from nysketch.accumulators.ranges import ColumnRanges
 from nysketch.accumulators.sample import LARGEST_KEY, GatheredSample, RowSample
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import EXTENT, NystromBasis, numeric_landmarks, spreads
@@ -37,6 +39,8 @@ _SUMMED = 1e-10
 # What rounding may do to sums of squares, relative to them and to the square of the spread: a million
 # fragments on the grid of 2**-44 make 2**-25 of it at most.
 _ROUNDING, _GRAINS = 1e-9, 2.0**-20
+# And to the ends of ranges, relative to all numbers that they are compared with: the root of the grains.
+_RANGES = 2.0**-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,10 +190,16 @@ class Cells(Statistic):
         self.squares.check("cells.squares")
         if self.weights is not None:
             self.weights.check("cells.weights")
+            require_weights("the weights of its cells", self.weights.high, self.rows, exact=tally.exact)
         self._check_far(landmarks)
+        unit = spreads(landmarks)
+        farthest, most = EXTENT * unit, LARGEST_WEIGHT * MOST_ROWS
+        if (np.abs(self.sums.high) > most * farthest).any() or (self.squares.high > most * farthest**2).any():
+            raise ValueError("the sums of its cells are impossible for its rows")
         # What a subtraction leaves was rounded when there were more rows; of the last one nothing is known.
-        if tally.ranges.exact and tally.rows:
-            self._check_moments(tally.total_weight, spreads(landmarks))
+        if tally.exact:
+            self._check_moments(tally.total_weight, unit)
+            self._check_ranges(landmarks, tally.ranges, unit)
 
     def _check_moments(self, total_weight: float, unit: Floats) -> None:
         """Raise ValueError unless there can be rows with these weights, sums and squares."""
@@ -208,6 +218,37 @@ class Cells(Statistic):
         if (squares > most * (1 + _ROUNDING) + slack).any():
             raise ValueError("the squares of its cells are too large for their rows")
 
+    def _check_ranges(self, basis: NystromBasis, ranges: ColumnRanges, unit: Floats) -> None:
+        """Raise ValueError unless the rows of the cells are what has these ranges of columns."""
+        landmarks, some = basis.scaled_landmarks, (self.rows > 0) & (self.weight > 0)
+        ends = basis.transform(np.stack([ranges.lower, ranges.upper]))
+        far = landmarks[self.far.cells] + self.far.offsets
+        known = np.concatenate([(landmarks + self.means)[some], far])
+        slack = _RANGES * (np.abs(ends) + np.abs(landmarks).max(axis=0) + unit)
+        if not ((known >= ends[0] - slack[0]) & (known <= ends[1] + slack[1])).all():
+            raise ValueError("its cells have rows outside its column ranges")
+        reach = self._reach()
+        if self.beyond or reach is None:
+            return
+        some = self.rows > 0
+        with np.errstate(over="ignore"):
+            nearest = (landmarks - reach)[some], (landmarks + reach)[some]
+        lowest = np.concatenate([nearest[0], far]).min(axis=0)
+        highest = np.concatenate([nearest[1], far]).max(axis=0)
+        if ((ends[0] < lowest - slack[0]) | (ends[1] > highest + slack[1])).any():
+            raise ValueError("its column ranges are wider than its cells")
+
+    def _reach(self) -> Floats | None:
+        """Return how far rows that are no far rows can be from their landmarks, m × d; None if unknown."""
+        reach = None
+        if self.far.kept.capacity:
+            reach = np.broadcast_to(np.sqrt(distance_of_key(self.far.kept.bound)), self.sums.high.shape)
+        if self.weights is None:
+            # No square is larger than their sum.
+            alone = np.sqrt(np.maximum(self.squares.high, 0.0) * (1 + _ROUNDING))
+            reach = alone if reach is None else np.minimum(reach, alone)
+        return reach
+
     def _check_far(self, basis: NystromBasis) -> None:
         """Raise ValueError unless far rows can be rows of these cells, and their keys are their distances."""
         far = self.far
@@ -220,6 +261,8 @@ class Cells(Statistic):
             raise ValueError("it has more far rows than rows in their cells")
         if not (np.abs(far.offsets) <= EXTENT * spreads(basis)).all():
             raise ValueError("its far rows are too far to be in a cell")
+        if far.weights is not None and (far.weights > LARGEST_WEIGHT).any():
+            raise ValueError("far.weights are impossible")
         squared = np.zeros(len(far))
         for column in far.offsets.T:  # in this order, as the pass adds them
             squared += column * column

@@ -30,6 +30,11 @@ def key_of_distance(squared: Floats) -> NDArray[np.int64]:
     return LARGEST_KEY - squared.view(np.int64)
 
 
+def distance_of_key(key: int) -> float:
+    """Return the squared distance of which this is the key."""
+    return float(np.int64(LARGEST_KEY - key).view(np.float64))
+
+
 @dataclass(frozen=True, eq=False)
 class FarRows:
     """The rows farthest from their landmarks: as many as fit, farthest first.

@@ -7,7 +7,9 @@ PRECISIONS = ("float32", "float64")
 # Grid of the exact sums. A float32 kernel value is good to 1e-7, so 2**-44 (6e-14) on the sum over a
 # fragment is invisible, and leaves `low` so short that it is stored in half the bytes.
 GRID_FLOAT32 = -44
-# For float64 values, and for weighted rows: weights may be as small as passes.chunks.SMALLEST_WEIGHT.
+# Rows have weights between these, or 0: what sums on the next grid hold to better than 1e-6.
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-12, 1e12
+# For float64 values, and for weighted rows.
 GRID_FINE = -64
 # For sums of spans where those of blocks are on GRID_FLOAT32. They are compared with each other, to a few
 # digits; and spans of up to 5e8 rows then need no `low` at all, a third of the bytes.

@@ -16,7 +16,8 @@ import numpy as np
 
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats, Rows
-from nysketch.accumulators.grids import SLACK, grid_exponent
+from nysketch.accumulators.grids import grid_exponent
+from nysketch.accumulators.limits import Limits
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic
 from nysketch.basis.base import Basis
@@ -127,16 +128,11 @@ class GroupSums(Statistic):
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless these can be the sums of groups of these rows."""
         self.sums.check("groups.sums")
-        # What a subtraction leaves was rounded when there were more rows.
-        if not tally.ranges.exact or not tally.rows:
-            return
-        product, weight = _require_grouped(basis), tally.total_weight
-        slack = SLACK * weight
+        product, weight = _require_grouped(basis), np.asarray(tally.total_weight)
+        weighted = tally.blocks.weights is not None
         for part, sums in zip(self.parts, self.sums.high, strict=True):
-            low, high = product.of_groups(part).range
-            too_large = np.isfinite(high) and (sums > high * weight + slack).any()
-            if too_large or (sums < low * weight - slack).any():
-                raise ValueError("the sums of its groups are impossible for its rows")
+            limits = Limits.of(product.of_groups(part), tally.ranges.only(product.features_of(part)))
+            limits.require("the sums of its groups", sums, weight, weighted=weighted)
 
     # ---- people
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -46,6 +46,15 @@ class ColumnRanges(Statistic):
 
     def __sub__(self, other: Self) -> Self:
         return replace(self, exact=False)
+
+    @property
+    def some(self) -> bool:
+        """Whether there are rows."""
+        return bool((self.lower <= self.upper).all())
+
+    def only(self, features: Sequence[int]) -> Self:
+        """Return the ranges of some features."""
+        return replace(self, lower=self.lower[features], upper=self.upper[features])
 
     # ---- files
 

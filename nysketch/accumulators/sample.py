@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from nysketch._support.string_arrays import text_arrays, text_from_arrays
 from nysketch._types import Arrays, Floats, Rows
+from nysketch.accumulators.grids import LARGEST_WEIGHT
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, RunningValue, Statistic
 from nysketch.basis.base import Basis
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from nysketch.tiles.summer import EvaluatedChunk, Evaluation
 
 LARGEST_KEY = 2**63 - 1
+
+# What float32 may do to a row, relative to it.
+_ROUNDING = 1e-6
 
 # So many rows tell a mean residual to 2 %, and take 80 kB of the file at 10 features; of wide rows a
 # smaller sample must do.
@@ -239,7 +243,24 @@ class RowSample(Statistic):
         return cls(keys, rows, weights, bound, capacity)
 
     def check(self, basis: Basis, tally: Tally) -> None:
-        """There is nothing that `from_arrays` has not checked."""
+        """Raise ValueError unless these can be some of these rows; their form was checked before."""
+        if self.weights is not None and (self.weights > LARGEST_WEIGHT).any():
+            raise ValueError("sample.weights are impossible")
+        # Rows that were subtracted may still be there, if they were read from another file.
+        if not tally.exact:
+            return
+        if len(self) > tally.rows:
+            raise ValueError("it has more sampled rows than rows")
+        if self.rows.dtype == object or not len(self):
+            return
+        ranges = tally.ranges
+        ends = basis.transform(np.stack([ranges.lower, ranges.upper])) - basis.middle
+        smallest = float(np.finfo(self.rows.dtype).tiny)
+        slack = _ROUNDING * (np.abs(ends) + np.abs(basis.middle)) + smallest
+        largest = float(np.finfo(self.rows.dtype).max)  # farther rows were cut off
+        lowest, highest = (ends[0] - slack[0]).clip(max=largest), (ends[1] + slack[1]).clip(min=-largest)
+        if ((self.rows < lowest) | (self.rows > highest)).any():
+            raise ValueError("its sampled rows are outside its column ranges")
 
     # ---- people
 

@@ -16,6 +16,7 @@ import numpy as np
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats
 from nysketch.accumulators.grids import SLACK, grid_exponent_of_moments
+from nysketch.accumulators.limits import LARGEST_SUM, Limits
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic
 from nysketch.basis.base import Basis
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Values in float64, some tiles of them and what becomes of them; never fewer than 64 rows.
 _VALUE_BYTES, _FEWEST_ROWS = 16 << 20, 64
+
+# What rounding to float32 may do to the square of a sum, relative to it.
+_SQUARED_SLACK = 1e-4
 
 
 def triangle_size(m: int) -> int:
@@ -107,15 +111,24 @@ class SecondMoments(Statistic):
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless these can be products of values, summed over these rows."""
         self.sums.check("moments.sums")
+        limits = Limits.of(basis, tally.ranges)
+        magnitudes = limits.magnitudes
+        with np.errstate(over="ignore"):
+            largest = LARGEST_SUM * magnitudes
+            if any((np.abs(row) > largest[i:] * magnitudes[i]).any() for i, row in enumerate(self.rows())):
+                raise ValueError("its second moments are impossible for its rows")
         # What a subtraction leaves was rounded when there were more rows.
-        if not tally.ranges.exact or not tally.rows:
+        if not tally.exact:
             return
         diagonal, weight = self.diagonal, tally.total_weight
-        low, high = basis.range
+        low = basis.range[0]
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels without a bound, of hostile numbers
-            unit = np.sqrt(weight) * basis.magnitudes()
-            most = max(low * low, high * high) * weight + SLACK * unit**2
-            if (diagonal < 0).any() or (diagonal > most).any():
+            unit = np.sqrt(weight) * limits.magnitudes
+            most = np.maximum(limits.low**2, limits.high**2) * weight + SLACK * unit**2
+            # Cauchy and Schwarz: values that are all the same have the smallest squares.
+            least = tally.blocks.sums.total().high ** 2 / weight if weight > 0 else np.zeros(self.m)
+            too_small = diagonal < least * (1 - _SQUARED_SLACK) - SLACK * unit**2
+            if (diagonal < 0).any() or (diagonal > most).any() or too_small.any():
                 raise ValueError("its second moments are impossible for its rows")
             lengths = np.sqrt(diagonal)
             for i, row in enumerate(self.rows()):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats, Indices
 from nysketch.accumulators.grids import GRID_FINE, grid_exponent_of_spans
+from nysketch.accumulators.limits import Limits, require_weights
 from nysketch.accumulators.options import MOST_SPANS, PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic, is_count
 from nysketch.accumulators.span_addresses import (
@@ -216,13 +217,19 @@ class Spans(Statistic):
         self.sums.check("runs.sums")
         if self.weights is not None:
             self.weights.check("runs.weights")
+            require_weights("the weights of its spans", self.weights.high, rows, exact=tally.exact)
+        limits, weighted = Limits.of(basis, tally.ranges), self.weights is not None
+        limits.require("the sums of its spans", self.sums.high, self.weight, weighted=weighted)
         # What a subtraction leaves was rounded when there were more rows; of the last one nothing is known.
-        if tally.ranges.exact and tally.rows:
+        if tally.exact:
             weight = self.weight
             if (weight < 0).any() or weight[rows == 0].any() or self.sums.high[rows == 0].any():
                 raise ValueError("the weights of its spans are impossible")
             if not np.isclose(weight.sum(), tally.total_weight, rtol=1e-6):
                 raise ValueError("its spans and its blocks have different weights")
+            apart = np.abs(self.sums.high.sum(axis=0) - tally.blocks.sums.total().high)
+            if (apart > limits.slack(tally.total_weight, weighted=weighted)).any():
+                raise ValueError("its spans and its blocks have different sums")
 
     def _check_places(self) -> None:
         """Raise ValueError unless spans are where spans of their level can be, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from nysketch._types import Arrays
@@ -77,6 +78,14 @@ class Tally:
         return self[ColumnRanges]
 
     @property
+    def exact(self) -> bool:
+        """Whether the sums are those of just these rows: nothing was subtracted, which leaves traces.
+
+        Of no rows, nothing is known: they may have been taken away.
+        """
+        return self.ranges.exact and self.rows > 0
+
+    @property
     def sample(self) -> RowSample:
         """A sample of the rows, which may have no room for any."""
         return self[RowSample]
@@ -106,7 +115,12 @@ class Tally:
         left = Tally(*(self[kind] - other[kind] for kind in self._shared(other)))
         if left.blocks.rows.any():
             return left
-        return left.replacing(ColumnRanges.empty(len(self.ranges.lower)))
+        # The same rows cut or read otherwise leave last digits, and what samples held of them.
+        traces = left.arrays().items()
+        clean = not any(
+            array.any() for name, array in traces if not name.startswith(("columns.", "dropped."))
+        )
+        return left.replacing(replace(ColumnRanges.empty(len(self.ranges.lower)), exact=clean))
 
     def _shared(self, other: Tally) -> list[type[Statistic]]:
         """Return the kinds that both have: those of some of the rows would be of no use."""

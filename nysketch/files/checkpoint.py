@@ -8,23 +8,43 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nysketch._support.companions import checkpoint_path
 from nysketch._support.notices import log
 from nysketch.accumulators.tally import Tally
 from nysketch.errors import CheckpointMismatchError, CorruptCheckpointError, CorruptSketchError, InputError
-from nysketch.files.format import read_parts, sketch_from_parts, sketch_parts, write_parts
+from nysketch.files.container import DAMAGE, read_parts, write_parts
+from nysketch.files.format import sketch_from_parts, sketch_parts
 from nysketch.sketches.sketch import Sketch
 
+# A request may be so much longer than ours, and still be read: to say what differs.
+_MOST_REQUESTS, _FEW_BYTES = 4, 1 << 20
 
-def checkpoint_path(output: Path) -> Path:
-    """Return where the checkpoint of an output is."""
-    return output.with_name(output.name + ".checkpoint")
+
+def _count(flags: NDArray[np.uint8]) -> int:
+    """Return how many flags are set, some at a time: apart they take eight times as much memory."""
+    step = 1 << 20
+    return sum(int(np.unpackbits(flags[i : i + step]).sum()) for i in range(0, len(flags), step))
+
+
+def _flags(stored: NDArray[Any]) -> NDArray[np.uint8]:
+    if stored.dtype != np.uint8 or stored.ndim != 1:
+        raise ValueError("its list of finished fragments is impossible")
+    return stored
+
+
+def _parsed(stored: bytes, ours: bytes) -> Any:
+    """Return the request in a checkpoint; parsed only if it is not much larger than ours, to spare memory."""
+    if len(stored) > _MOST_REQUESTS * len(ours) + _FEW_BYTES:
+        raise ValueError("it was left by a run with many more inputs")
+    return json.loads(stored)
 
 
 def _as_stored(request: dict[str, Any]) -> Any:
@@ -54,7 +74,7 @@ class Checkpoint:
         self._every = every
         self._last_save = time.monotonic()
         self.partial: Sketch | None = None
-        self._done: set[int] = set()
+        self._flags = np.zeros(0, np.uint8)  # of finished fragments, eight in a byte
         if restart:
             self.remove()
         if self.path.exists():
@@ -63,13 +83,13 @@ class Checkpoint:
     @property
     def resumed(self) -> int:
         """How many fragments an earlier run had finished."""
-        return len(self._done)
+        return _count(self._flags)
 
     def _load(self) -> None:
         try:
             metadata, arrays = read_parts(self.path, ("checkpoint",))
-            found = json.loads(arrays.pop("request").tobytes())
-            done = np.unpackbits(arrays.pop("done"))
+            found = _parsed(arrays.pop("request").tobytes(), json.dumps(self._request).encode())
+            self._flags = _flags(arrays.pop("done"))
             self.partial = sketch_from_parts(metadata, arrays)
             different = [name for name, value in self._request.items() if found.get(name) != value]
             if found in self._alternatives:
@@ -77,16 +97,19 @@ class Checkpoint:
             changes = [self._change(name, found.get(name)) for name in different]
         except InputError as error:  # of the file system
             raise CheckpointMismatchError(str(error)) from error
-        except (CorruptSketchError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CorruptCheckpointError(
-                f"{self.path}: unusable checkpoint: {error}. Start over with `restart=True`"
-            ) from error
+        except (CorruptSketchError, *DAMAGE) as error:
+            raise self.unusable(error) from error
         if different:
             raise CheckpointMismatchError(
                 f"{self.path}: left by a run with different {'; '.join(changes)}. Restore these to continue "
                 "it, or start over with `restart=True`"
             )
-        self._done = set(np.flatnonzero(done).tolist())
+
+    def unusable(self, why: object) -> CorruptCheckpointError:
+        """Return the error for a checkpoint that cannot be continued."""
+        return CorruptCheckpointError(
+            f"{self.path}: unusable checkpoint: {why}. Start over with `restart=True`"
+        )
 
     def _change(self, name: str, found: Any) -> str:
         """Say what differs between the checkpoint's request and ours."""
@@ -103,12 +126,28 @@ class Checkpoint:
             return f"part ({found or 'all'}, now {ours or 'all'})"
         return name
 
-    def resume(self, nothing: Tally) -> tuple[Tally, set[int]]:
-        """Return the sums and fragment numbers done so far."""
+    def resume(self, nothing: Tally, fragments: Iterable[tuple[int, int]]) -> tuple[Tally, set[int]]:
+        """Return the sums and the fragments done so far, of all `fragments`: their numbers and rows.
+
+        Sums of other fragments are refused, though the checksum be right.
+        """
         if self.partial is None:
             return nothing, set()
-        log.info("resuming %s: %d fragments already finished", self.path, len(self._done))
-        return self.partial.tally, set(self._done)
+        tally = self.partial.tally
+        if not tally.ranges.exact or tally.settings() != nothing.settings():
+            raise self.unusable("its sums were made with other settings")
+        done = {number: rows for number, rows in fragments if self._is_done(number)}
+        if len(done) != self.resumed:
+            raise self.unusable(f"of {self.resumed:,} finished fragments, {len(done):,} exist")
+        rows, held = sum(done.values()), tally.rows + tally.dropped
+        if rows != held:
+            raise self.unusable(f"its finished fragments have {rows:,} rows, and its sums {held:,}")
+        log.info("resuming %s: %d fragments already finished", self.path, len(done))
+        return tally, set(done)
+
+    def _is_done(self, number: int) -> bool:
+        byte, bit = divmod(number, 8)
+        return byte < len(self._flags) and bool(self._flags[byte] >> (7 - bit) & 1)
 
     def due(self) -> bool:
         """Tell whether it is time to save."""

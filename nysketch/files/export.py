@@ -46,7 +46,9 @@ def export(thing: Sketch | Basis, path: Path, format: str | None = None) -> None
         elif chosen == "json":
             lists = {name: array.tolist() for name, array in arrays.items()}
             text = json.dumps(
-                describe(thing, quality=False) | {"arrays": lists}, sort_keys=True, allow_nan=False
+                describe(thing, quality=False, measure=True) | {"arrays": lists},
+                sort_keys=True,
+                allow_nan=False,
             )
             file.write(text.encode() + b"\n")
         else:
@@ -119,5 +121,5 @@ def _write_landmarks(thing: Sketch | Basis, arrays: dict[str, NDArray[Any]], fil
                     f'the data already has a column {name!r}; use `format="npz"` or `format="json"`'
                 )
             table[name] = pa.array(arrays[array])
-    facts = json.dumps(describe(thing, quality=False), sort_keys=True, allow_nan=False)
+    facts = json.dumps(describe(thing, quality=False, measure=True), sort_keys=True, allow_nan=False)
     pq.write_table(pa.table(table).replace_schema_metadata({"nysketch": facts}), file)

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from nysketch.errors import InputError, UsageError
+from nysketch.errors import InputError, UsageError, WrongKindError
+from nysketch.files.kinds import STORE, kind_of, what_to_do
 
 
 def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path]:
@@ -40,11 +41,13 @@ def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path
 def _matches(text: str) -> list[str]:
     path = Path(text)
     is_directory = bool(text) and path.is_dir()
+    if is_directory and kind_of(path) == STORE:  # the *.nysk files in it are no sketches of partitions
+        raise WrongKindError(what_to_do(path, "sketch") or "")
     if not is_directory and (path.exists() or not glob.has_magic(text)):
         return [text]
     pattern = os.fspath(Path(glob.escape(text), "*.nysk")) if is_directory else text
     # Path.glob takes no absolute patterns, and finds hidden files.
-    matches = [name for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+    matches = [name for name in sorted(glob.glob(pattern, recursive=True)) if not Path(name).is_dir()]  # noqa: PTH207
     if not matches:
         what = "no *.nysk files in this directory" if is_directory else "no files match"
         raise InputError(f"{text}: {what}")

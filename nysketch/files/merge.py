@@ -18,6 +18,7 @@ from nysketch.errors import IncompatibleError
 from nysketch.files.format import load_sketch, save
 from nysketch.provenance import Parts, Provenance, Whole
 from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.trimming import Trimmed, trimmed_sketch
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Merged:
     doubled_inputs: list[str]
     doubled_parts: list[Parts]
     missing_parts: list[Parts]
+    trimmed: Trimmed | None = None
 
 
 def merge_files(
@@ -59,19 +61,25 @@ def merge_files(
     overwrite: bool,
     force: bool = False,
     partial: bool = False,
+    robust: int | str | None = None,
     lock_wait: float = 0.0,
 ) -> Merged:
-    """Add sketch files into `output`, which may be one of them: it is replaced in one step."""
-    with claimed(output, overwrite=overwrite, wait=lock_wait):
-        made = merge_sketches(named(paths), str(output), force=force, partial=partial)
+    """Add sketch files into `output`, which must be another file."""
+    with claimed(output, inputs=paths, overwrite=overwrite, wait=lock_wait):
+        made = merge_sketches(named(paths), str(output), force=force, partial=partial, robust=robust)
         save(made.sketch, output)
     return made
 
 
 def merge_sketches(
-    sketches: Sequence[Named], what: str = "the sum", *, force: bool = False, partial: bool = False
+    sketches: Sequence[Named],
+    what: str = "the sum",
+    *,
+    force: bool = False,
+    partial: bool = False,
+    robust: int | str | None = None,
 ) -> Merged:
-    """Add sketches; `what` is what comes of it, for messages.
+    """Add sketches; `what` is what comes of it, for messages. `robust` leaves out outlying blocks of the sum.
 
     Nothing is doubled unless `force` allows to count rows twice, and no parts are missing unless `partial`
     says that they will come later.
@@ -84,7 +92,14 @@ def merge_sketches(
             f"{missing_in_words(missing)} from these {len(sketches)} sketches. Sketch the missing parts "
             "and merge again, or merge what is there with `partial=True`"
         )
-    return Merged(total, add.doubled_inputs, add.doubled_parts(), missing)
+    trimmed = None if robust is None else trimmed_sketch(total, robust)
+    if trimmed is not None and trimmed.overwhelmed:
+        raise IncompatibleError(
+            f"{len(trimmed.left_out)} blocks of rows are outliers, too many for a median of {trimmed.groups} "
+            "groups: what is left may be corrupted as well. Sketch with more `blocks`, or leave out `robust`"
+        )
+    total = total if trimmed is None else trimmed.sketch
+    return Merged(total, add.doubled_inputs, add.doubled_parts(), missing, trimmed)
 
 
 def merged(sketches: Sequence[Sketch | str | os.PathLike[str]], what: str = "the model") -> Sketch:
@@ -196,8 +211,8 @@ def subtract_files(
     force: bool = False,
     lock_wait: float = 0.0,
 ) -> tuple[Sketch, list[str]]:
-    """Subtract sketch files from `whole` into `output`, which may be one of them."""
-    with claimed(output, overwrite=overwrite, wait=lock_wait):
+    """Subtract sketch files from `whole` into `output`, which must be another file."""
+    with claimed(output, inputs=[whole, *parts], overwrite=overwrite, wait=lock_wait):
         rest, missing = subtract_sketches(named([whole, *parts]), str(output), force=force)
         save(rest, output)
     return rest, missing

@@ -17,8 +17,13 @@ from nysketch.basis import quality
 from nysketch.basis.base import LARGEST_SCALED, SCALINGS, Basis
 from nysketch.basis.fourier import DRAWS, FourierBasis
 from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.scaling import Wild
+from nysketch.errors import InputError
 from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
 from nysketch.sketches.sketch import Sketch
+
+# Frequencies are drawn near 1 and divided by bandwidths, which are above 1e-50.
+LARGEST_FREQUENCY = 1e60
 
 
 def check_basis(basis: Basis) -> None:
@@ -40,23 +45,44 @@ def check_basis(basis: Basis) -> None:
     _check_origin(basis)
 
 
+def require_sound(basis: Basis) -> None:
+    """Raise an InputError if sketches at this basis could not be read again: known before the pass."""
+    try:
+        check_basis(basis)
+    except ValueError as error:
+        raise InputError(
+            f"sketches at this basis could not be saved: {error}. Leave out columns of very small or large "
+            "numbers with `exclude`, or rescale them"
+        ) from error
+
+
 def _check_origin(basis: Basis) -> None:
     """Raise ValueError unless what `info` shows of the making of a basis is what was written."""
     origin = basis.origin
     if "held_out" in origin:
-        measured = quality.from_description(origin["held_out"])
+        measured = quality.from_origin(origin)
         if isinstance(measured, quality.FourierQuality) != isinstance(basis, FourierBasis):
             raise ValueError("its origin belongs to another kind of basis")
     names = ("sampling", "frequencies")
     if not all(isinstance(origin.get(name, ""), str) for name in names):
         raise ValueError("its origin is impossible")
+    left_out, constants = origin.get("left_out", {}), origin.get("constants", {})
+    if not all(isinstance(why, str) for why in left_out.values()):
+        raise ValueError("its origin is impossible")
+    if not all(type(value) is float and np.isfinite(value) for value in constants.values()):
+        raise ValueError("its origin holds values that are not numbers")
+    dropped = origin.get("pilot_dropped", {"dropped": 0, "rows": 0})
+    if set(dropped) != {"dropped", "rows"} or not all(map(is_count, dropped.values())):
+        raise ValueError("its origin is impossible")
+    for one in origin.get("wild", []):
+        Wild.require(one)
     if "sampling_report" in origin and "sampling" not in origin:
         raise ValueError("its origin is impossible")
     numbers = [*origin.get("sampling_report", {}).values()]
     numbers += [number for tried in origin.get("auto", []) for number in tried.values()]
     for value in numbers:
         for number in value.values() if isinstance(value, dict) else [value]:
-            if type(number) not in (int, float) or not abs(number) < 1e100:
+            if type(number) not in (int, float) or not abs(number) < 1e300:
                 raise ValueError("its origin holds values that are not numbers")
     for tried in origin.get("auto", []):
         if set(tried) != {"landmarks", "projection_error", "projection_error_se", "sampling_error"}:
@@ -73,6 +99,8 @@ def _check_kernel(basis: Basis) -> None:
     if isinstance(basis, FourierBasis):
         if not isinstance(kernel, Gaussian) or basis.draw not in DRAWS:
             raise ValueError("its Fourier features are of an unknown kind")
+        if not (np.abs(basis.frequencies) < LARGEST_FREQUENCY).all():
+            raise ValueError("its frequencies are out of range")
         return
     assert isinstance(basis, NystromBasis)
     with np.errstate(over="ignore", invalid="ignore"):

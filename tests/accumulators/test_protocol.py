@@ -22,6 +22,7 @@ from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
 from tests.helpers import ARCHIVES, as_keywords
+from tests.promises.attacks.forgeries import BY_STATISTIC
 
 every = pytest.mark.parametrize("kind", STATISTICS, ids=lambda kind: kind.__name__)
 optional = pytest.mark.parametrize(
@@ -245,6 +246,19 @@ def test_forged_arrays_are_refused(kind, parts, basis):
                 kind.from_parts(
                     tally.describe(), tally.arrays() | {name: forged}, basis, weighted=True
                 ).check(basis, tally)
+
+
+@every
+def test_numbers_that_no_rows_have_are_refused(kind, parts, basis):
+    """In arrays of the right form: somebody who seals a file may write what they like."""
+    tally = parts[0]
+    for name, forge in BY_STATISTIC[kind.__name__].items():
+        described = json.loads(json.dumps(tally.describe()))
+        arrays = {key: array.copy() for key, array in tally.arrays().items()}
+        forge(described, arrays)
+        with pytest.raises(ValueError):
+            Tally.from_parts(described, arrays, basis).check(basis)
+            raise AssertionError(name)
 
 
 @every

@@ -263,7 +263,9 @@ def test_dropped_rows_are_not_sampled(tmp_path):
     x = np.arange(3000.0)
     x[::3] = np.nan
     pq.write_table(pa.table({"x": x}), tmp_path / "x.parquet", row_group_size=500)
-    made = nysketch.sketch(tmp_path / "x.parquet", landmarks=5, scale="none", nulls="drop", sample_rows=10**4)
+    made = nysketch.sketch(
+        tmp_path / "x.parquet", columns="x", landmarks=5, scale="none", nulls="drop", sample_rows=10**4
+    )
     assert sorted(numbers_of(made)[:, 0].tolist()) == [n for n in range(3000) if n % 3]
 
 
@@ -322,7 +324,8 @@ def test_every_part_of_a_file_and_every_file_has_its_share(tmp_path):
     for number, rows in enumerate(sizes):
         table = pa.table({"x": np.arange(rows) + 1e5 * number, "y": np.full(rows, float(number))})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=4000)
-    made = nysketch.sketch(sorted(tmp_path.iterdir()), landmarks=5, scale="none", sample_rows=4000)
+    paths = sorted(tmp_path.iterdir())
+    made = nysketch.sketch(paths, columns=["x", "y"], landmarks=5, scale="none", sample_rows=4000)
     sample = made.tally.sample
     assert len(sample) == 4000
     numbers = numbers_of(made)

@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch._support.companions import checkpoint_path
 from nysketch.accumulators import blocks
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import InputError, OutputError
-from nysketch.files.checkpoint import Checkpoint, checkpoint_path
+from nysketch.files.checkpoint import Checkpoint
 from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source

@@ -268,6 +268,9 @@ BASIS_FORGERIES = {
     "sampling report of text": put("basis", "origin", "sampling_report", value={"lambda": "x"}),
     "auto text": put("basis", "origin", "auto", value="x"),
     "auto of numbers": put("basis", "origin", "auto", value=[1]),
+    "wild text": put("basis", "origin", "wild", value="x"),
+    "wild of numbers": put("basis", "origin", "wild", value=[1]),
+    "wild without a share": put("basis", "origin", "wild", value=[{"column": "x", "rows": 1}]),
     "auto of less": put("basis", "origin", "auto", value=[{"landmarks": 5}]),
     "kernel of strings": put("basis", "kernel", value={"name": "spectrum", "length": 3}),
     "kernel of a huge degree": put(
@@ -811,4 +814,108 @@ PARTED_FORGERIES = {
     "held text": put(*WHOLE, "held", value="231"),
     "held numbers": put(*WHOLE, "held", value=[2, 3]),
     "held null": put(*WHOLE, "held", value=None),
+}
+
+
+# ---- numbers of the right form that no rows have, for every statistic --------------------------------------
+
+
+def scaled(name, factor):
+    return array(name, lambda a: a * factor)
+
+
+def added(name, number):
+    return array(name, lambda a: a + number)
+
+
+def without_low(forge):
+    """Change sums, and leave out what would show it: their low parts."""
+
+    def both(metadata, arrays):
+        forge(metadata, arrays)
+        for name in [name for name in arrays if name.endswith(".low")]:
+            del arrays[name]
+
+    return both
+
+
+def cells_elsewhere(metadata, arrays):
+    """All rows of cells are far from their landmarks, as their squares say, but not as the ranges say."""
+    weights = arrays["cells.weights"][:, None]
+    arrays["cells.sums"] = weights * 1000.0
+    arrays["cells.squares"] = weights * 1000.0**2
+
+
+def closer_ranges(metadata, arrays):
+    """All rows have the same values."""
+    arrays["columns.lower"] = arrays["columns.upper"].copy()
+
+
+def first_cell(name, value):
+    """Change what the cell with the most rows has."""
+
+    def forge(metadata, arrays):
+        arrays[name][np.argmax(arrays["cells.rows"])] = value
+
+    return forge
+
+
+# Of a weighted sketch that has every statistic; the sets are tried by the suite of all statistics, which
+# fails for one that has none.
+BY_STATISTIC = {
+    "BlockSums": {
+        "more than the rows allow": without_low(fill("blocks.sums", 1e6)),
+        "many times as much": without_low(scaled("blocks.sums", 50.0)),
+        "negative": without_low(fill("blocks.sums", -1.0)),
+        "all huge": without_low(array("blocks.sums", lambda a: np.full_like(a, 1e308))),
+        "rows beyond counting": array("blocks.rows", lambda a: a + 2**60),
+        "weights beyond all": without_low(fill("blocks.weights", 1e300)),
+        "more weight than rows can have": without_low(scaled("blocks.weights", 1e13)),
+        "no weight": without_low(scaled("blocks.weights", 0.0)),
+    },
+    "DroppedRows": {
+        "fewer than in a column": put("dropped_rows", value=1),
+        "alone in more": added("dropped.alone", 1),
+        "beyond counting": put("dropped_rows", value=2**63),
+        "columns beyond counting": array("dropped.invalid", lambda a: a + 2**62),
+    },
+    "ColumnRanges": {
+        "far lower": fill("columns.lower", -1e308),
+        "far higher": fill("columns.upper", 1e308),
+        "three times as wide": scaled("columns.upper", 3.0),
+        "of one value": closer_ranges,
+        "not where the rows are": added("columns.lower", 1e3),
+    },
+    "RowSample": {
+        "outside the ranges": fill("sample.rows", 1e30),
+        "all elsewhere": added("sample.rows", np.float32(1e6)),
+        "weights beyond all": fill("sample.weights", 1e300),
+    },
+    "Cells": {
+        "sums beyond all": without_low(first_cell("cells.sums", 1e308)),
+        "squares beyond all": without_low(first_cell("cells.squares", 1e308)),
+        "squares too small": without_low(scaled("cells.squares", 1e-9)),
+        "rows outside the ranges": without_low(cells_elsewhere),
+        "weights beyond all": without_low(first_cell("cells.weights", 1e300)),
+        "weights of others": without_low(scaled("cells.weights", 2.0)),
+        "far weights beyond all": fill("far.weights", 1e300),
+    },
+    "Spans": {
+        "more than the rows allow": without_low(fill("runs.sums", 1e6)),
+        "negative": without_low(fill("runs.sums", -1.0)),
+        "all huge": without_low(array("runs.sums", lambda a: np.full_like(a, 1e308))),
+        "other sums than blocks": without_low(scaled("runs.sums", 0.9)),
+        "weights beyond all": without_low(fill("runs.weights", 1e300)),
+    },
+    "GroupSums": {
+        "more than the rows allow": without_low(fill("groups.sums", 1e6)),
+        "negative": without_low(fill("groups.sums", -1.0)),
+        "all huge": without_low(array("groups.sums", lambda a: np.full_like(a, 1e308))),
+    },
+    "SecondMoments": {
+        "more than the rows allow": without_low(scaled("moments.sums", 1e3)),
+        "all huge": without_low(array("moments.sums", lambda a: np.full_like(a, 1e308))),
+        "less than the sums of values allow": without_low(scaled("moments.sums", 1e-6)),
+        "negative": without_low(scaled("moments.sums", -1.0)),
+    },
 }
