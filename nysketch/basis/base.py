@@ -65,9 +65,9 @@ class Basis:
         sampling: str = "kmeans++",
         features: str = "nystrom",
         frequencies: str = "gaussian",
-        scale: str = "standard",
+        scale: str = "auto",
         kernel: str | Mapping[str, str] = "gaussian",
-        bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "median",
+        bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "auto",
         degree: int = 2,
         offset: float = 1.0,
         length: int = 3,
@@ -89,7 +89,8 @@ class Basis:
         data
             Rows: anything that `nysketch.sketch` takes and that can be read twice.
         columns, exclude : list of str, optional
-            Columns to use, in this order, and columns to leave out. Default: all numeric ones.
+            Columns to use, in this order, and columns to leave out. Default: all numeric ones but
+            serial numbers and constants.
         weights : str, optional
             Column of row weights, which is no feature. It has no effect on the sample.
         nulls : {"error", "drop"}

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nysketch._support.blas import one_thread
 from nysketch._support.notices import log
@@ -20,6 +22,8 @@ from nysketch.basis.base import Basis
 from nysketch.basis.fourier import FourierBasis, draw_frequencies
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.options import AUTO, BasisOptions
+from nysketch.basis.rules import landmarks_by_rule
+from nysketch.basis.scaling import Wild, fit_scaling, notes_on_tiny, notes_on_wild
 from nysketch.columns import Column
 from nysketch.errors import InputError, option
 from nysketch.kernels import Gaussian, Kernel
@@ -30,11 +34,16 @@ _FIRST_TRY = 125  # landmarks, where their number is to be found
 # largest k(x, x): products of two can still be added up.
 LARGEST = 1e100
 
+# And the smallest, unless all are 0: below, products are no numbers.
+SMALLEST = 1e-200
+
 # Rows of the pilot that take no part in the choice of landmarks, so that they can judge it. To find the
 # number of landmarks takes more: at 4000 rows the noise of the estimate is 1/4000 of a kernel value.
 _HELD_OUT = 2000
 _HELD_OUT_FOR_AUTO = 4000
 _SHARE_HELD_OUT = 5
+# The eigenvalues of so many take a tenth of a second; of twice as many, most of one.
+_ROWS_FOR_DIMENSION = 1000
 
 # Streams of random numbers; landmarks.py uses those before.
 _FREQUENCIES, _SPLIT = 7, 8
@@ -81,21 +90,24 @@ class _Fit:
         self._rows, self._columns, self._options = rows, columns, options
         self._seed, self._of_rows, self._progress = seed, of_rows, progress
         text = columns[0].text
-        self._scaling = "none" if text else options.scaling
+        self._scaling = "none" if text else options.stored_scaling
         self._center, self._scale = np.zeros(1), np.ones(1)
+        self._wild: tuple[Wild, ...] = ()
         self._scaled = rows
         if not text:
             with np.errstate(over="ignore", invalid="ignore"):
-                self._center, self._scale = _fit_scaling(rows, options.scaling)
+                found = fit_scaling(rows, options.scaling, columns, self._to_trim())
+            self._center, self._scale, self._wild = found.center, found.scale, found.wild
             _require_finite(self._center, self._scale, columns)
+            for note in [*notes_on_wild(found.wild, len(rows)), *notes_on_tiny(rows, columns)]:
+                log.warning("%s", note)
             self._scaled = (rows - self._center) / self._scale
             if np.abs(self._scaled).max() > LARGEST:
                 raise InputError(
                     f"a column has values beyond {LARGEST:g}, too large for distances. Leave it out with "
                     "`exclude`"
                 )
-        widths = {column.name: column.width for column in columns}
-        self._kernel: Kernel = options.kernel_options().fit(self._scaled, widths, seed)
+        self._kernel: Kernel = options.kernel_options().fit(self._scaled, self._widths(), seed)
         with np.errstate(over="ignore", invalid="ignore"):
             squared_norms = self._kernel.diagonal(self._scaled)
         if not (squared_norms < LARGEST).all():
@@ -103,12 +115,28 @@ class _Fit:
                 f"some rows are too large for the kernel ({self._kernel}). Leave the column out with "
                 '`exclude`, or use a bounded kernel such as `kernel="gaussian"`'
             )
+        if not text and 0 < squared_norms.max() < SMALLEST:
+            raise InputError(
+                f"all rows are too small for the kernel ({self._kernel}): values such as {rows.max():.3g}. "
+                'Multiply them, or scale them with `scale="standard"`'
+            )
         if text and not squared_norms.any():
             raise InputError(
                 f"no string has the {options.length} characters that the kernel compares: use a smaller "
                 "`length`"
             )
         self._candidates, self._held_out = self._split()
+
+    def _widths(self) -> dict[str, int]:
+        return {column.name: column.width for column in self._columns}
+
+    def _to_trim(self) -> NDArray[np.bool_]:
+        """Tell of which features wild values are left out: those of kernels that do not grow with them.
+
+        To a linear kernel, a wild value is as large as it is far. With a deviation of which it is a part, it
+        is at most √n; without, it would hide all other columns.
+        """
+        return self._options.kernel_options().bounded(self._widths())
 
     def _split(self) -> tuple[Any, Any]:
         """Return the numbers of the rows to choose from, and of those to judge by."""
@@ -142,14 +170,16 @@ class _Fit:
         origin: dict[str, Any],
     ) -> Basis:
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
+        if self._wild:
+            origin["wild"] = [_to_six_digits(asdict(one)) for one in self._wild]
         if measured is not None:
-            origin["held_out"] = _to_six_digits(asdict(measured))
+            origin |= _to_six_digits(quality.stored(measured))
         return replace(basis, origin=origin)
 
     def _measure(self, basis: Basis) -> quality.Quality | quality.FourierQuality | None:
         if basis.m > quality.MEASURED_UP_TO and self._options.m != AUTO:
             return None
-        return quality.measure(
+        measured = quality.measure(
             basis,
             self._scaled[self._held_out],
             None,
@@ -157,6 +187,9 @@ class _Fit:
             effective_dimension=False,
             at_most=_HELD_OUT_FOR_AUTO,
         )
+        if isinstance(measured, quality.Quality):
+            return replace(measured, effective_dimension=self._effective_dimension)
+        return measured
 
     def _common(self) -> dict[str, Any]:
         return {
@@ -194,6 +227,11 @@ class _Fit:
         if not len(self._held_out):
             log.warning("%d rows are too few to choose the number of landmarks", len(self._rows))
         m = min(_FIRST_TRY, most) if len(self._held_out) else most
+        dimension, rule = self._effective_dimension, landmarks_by_rule(self._of_rows)
+        if dimension is not None:
+            log.info(
+                "effective dimension at least %.0f at λ = 1/n; √n log √n = %d landmarks", dimension, rule
+            )
         while True:
             basis, report = self._choose(m)
             measured = self._measure(basis)
@@ -204,9 +242,23 @@ class _Fit:
                 break
             m = min(2 * m, most)
         if isinstance(measured, quality.Quality) and not measured.enough and m == most:
-            log.warning("stopped at %d landmarks, the maximum; raise it with `max_landmarks`", m)
+            log.warning(
+                "stopped at %d landmarks, the maximum; raise it with `max_landmarks` (√n log √n = %d)",
+                m,
+                rule,
+            )
         origin = self._origin_of_landmarks(report) | ({"auto": tries} if tries else {})
         return self._with_origin(basis, measured, origin)
+
+    @cached_property
+    def _effective_dimension(self) -> float | None:
+        """That of the rows held out, whatever the landmarks; None if there are none."""
+        most = quality.MEASURED_STRINGS if self._columns[0].text else _ROWS_FOR_DIMENSION
+        rows = self._scaled[self._held_out[:most]]
+        if not len(rows):
+            return None
+        n = max(self._of_rows, len(rows))
+        return quality.effective_dimension_of(self._kernel, rows, np.ones(len(rows)), n)
 
 
 # What is remembered of the numbers of landmarks that were tried.
@@ -235,20 +287,3 @@ def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) ->
                 f"column {name!r} has values too large to scale by. Leave it out with "
                 f'{option("exclude", name)}, or use `scale="none"`'
             )
-
-
-def _fit_scaling(rows: Floats, scaling: str) -> tuple[Floats, Floats]:
-    """Return centre and scale of each feature; a constant feature keeps its own units."""
-    d = rows.shape[1]
-    if scaling == "none":
-        return np.zeros(d), np.ones(d)
-    if scaling == "standard":
-        center, scale = rows.mean(axis=0), rows.std(axis=0)
-    else:
-        lower, center, upper = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
-        scale = (upper - lower) / 1.3489795003921634  # of a Gaussian, this is its deviation
-        # Half of the values equal: the quartiles see no spread, the deviation may.
-        scale = np.where(scale > 0, scale, rows.std(axis=0))
-    # The deviation of a constant column is rounding noise of its mean, not zero.
-    varies = scale > 1e-12 * np.abs(rows).max(axis=0)
-    return center, np.where(varies, scale, 1.0)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import SCALINGS
 from nysketch.basis.fourier import DRAWS
 from nysketch.errors import UsageError
-from nysketch.kernels import Gaussian, KernelOptions
+from nysketch.kernels import Gaussian, KernelOptions, bandwidths
 from nysketch.kernels.base import whole
 
-AUTO = "auto"
+AUTO = bandwidths.AUTO
 FEATURES = ("nystrom", "fourier")
 DEFAULT_LANDMARKS = 1000
 DEFAULT_CAP = quality.MEASURED_UP_TO
 DEFAULT_SAMPLING = "kmeans++"
+SCALES = (AUTO, *SCALINGS)
+
+# What was done before there was "auto": what is there already stays as it was made.
+BEFORE_AUTO = {"scaling": "standard", "bandwidth": "median"}
 
 
 @dataclass(frozen=True)
 class BasisOptions:
     """How to make a basis when none is given.
 
-    `m` is a number or "auto", which finds one up to `max_landmarks`. `kernel`, `bandwidth`, `degree`,
-    `offset`, `length`, `decay` and `groups` are those of `nysketch.kernels.KernelOptions`.
+    `m` is a number or "auto", which finds one up to `max_landmarks`. `scaling` "auto" is "standard" without
+    wild values: see scaling.py. `kernel`, `bandwidth`, `degree`, `offset`, `length`, `decay` and `groups` are
+    those of `nysketch.kernels.KernelOptions`.
     """
 
     m: int | str = DEFAULT_LANDMARKS
@@ -33,9 +38,9 @@ class BasisOptions:
     features: str = "nystrom"
     frequencies: str = "gaussian"
     sampling: str = DEFAULT_SAMPLING
-    scaling: str = "standard"
+    scaling: str = AUTO
     kernel: str | Mapping[str, str] = "gaussian"
-    bandwidth: str | Mapping[str, str] = "median"
+    bandwidth: str | Mapping[str, str] = AUTO
     degree: int = 2
     offset: float = 1.0
     length: int = 3
@@ -45,7 +50,7 @@ class BasisOptions:
 
     def __post_init__(self) -> None:
         for what, value, known in (
-            ("scale", self.scaling, SCALINGS),
+            ("scale", self.scaling, SCALES),
             ("sampling", self.sampling, landmarks.SAMPLINGS),
             ("features", self.features, FEATURES),
             ("frequencies", self.frequencies, DRAWS),
@@ -103,6 +108,18 @@ class BasisOptions:
         return self.max_landmarks if isinstance(self.m, str) else self.m
 
     @property
+    def stored_scaling(self) -> str:
+        """The name that a basis has for it: without wild values, or with them, it is a standard deviation."""
+        return "standard" if self.scaling == AUTO else self.scaling
+
+    def before_auto(self) -> BasisOptions:
+        """Return what these options were before "auto" was the default of scale and bandwidth."""
+        values: dict[str, Any] = {
+            name: value for name, value in BEFORE_AUTO.items() if getattr(self, name) == AUTO
+        }
+        return replace(self, **values)
+
+    @property
     def text(self) -> bool:
         """Whether the kernel is one of strings."""
         return self.kernel_options().text
@@ -116,9 +133,16 @@ class BasisOptions:
         return [name for names in self.groups.values() for name in names]
 
     def kernel_options(self) -> KernelOptions:
-        """Return the kernel that was asked for."""
+        """Return the kernel that was asked for; of Fourier features, a kernel has one bandwidth."""
+        one = self.features == "fourier" and self.bandwidth == AUTO
         return KernelOptions(
-            self.kernel, self.bandwidth, self.degree, self.offset, self.length, self.decay, self.groups
+            self.kernel,
+            bandwidths.MEDIAN if one else self.bandwidth,
+            self.degree,
+            self.offset,
+            self.length,
+            self.decay,
+            self.groups,
         )
 
 

@@ -13,7 +13,8 @@ for it to be below the sampling error, which n rows have in any case, with any n
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ import numpy as np
 from nysketch._support.blas import one_thread
 from nysketch._types import Floats, Rows
 from nysketch.basis.base import Basis
+from nysketch.basis.clumps import Clumps, clumps_from_description, clumps_of
 from nysketch.basis.fourier import FourierBasis
 from nysketch.basis.nystrom import RANK_CUTOFF, NystromBasis
-from nysketch.kernels.base import inverse_or_zero
+from nysketch.basis.rules import landmarks_by_rule, landmarks_by_theorem
+from nysketch.kernels.base import Kernel, inverse_or_zero
 
 QUANTILES = {"median": 0.5, "95%": 0.95, "99%": 0.99, "max": 1.0}
 
@@ -66,10 +69,22 @@ class Quality:
     effective_dimension: float | None  # at λ = 1/n; None if it was not asked for
     enough: bool | None  # by a standard error of the squares; None: within it
     landmarks_needed: int | None
+    clumps: Clumps | None = None  # of rows, too narrow for the kernel
+
+    @property
+    def landmarks_rule(self) -> int:
+        """√n log √n: how many uniform landmarks theory asks for, without constants."""
+        return landmarks_by_rule(self.of_rows)
+
+    @property
+    def landmarks_theorem(self) -> int | None:
+        """From how many uniform landmarks on the bound of the theorem holds; None if it says nothing."""
+        return landmarks_by_theorem(self.of_rows, self.mean_kernel, self.mean_norm)
 
     def describe(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON, and the advice."""
-        return asdict(self) | {"advice": self.advice()}
+        """Return plain values, ready for JSON, what theory asks for, and the advice."""
+        theory = {"landmarks_rule": self.landmarks_rule, "landmarks_theorem": self.landmarks_theorem}
+        return asdict(self) | theory | {"advice": self.advice()}
 
     def advice(self) -> list[str]:
         """Say in plain words whether there are enough landmarks and whether the bandwidth is sensible."""
@@ -77,7 +92,9 @@ class Quality:
             f"the projection error {self.projection_error:.2g} ± {self.projection_error_se:.1g} is "
             f"{{}} the sampling error {self.sampling_error:.2g} of {self.of_rows:,} rows"
         )
-        if self.enough:
+        if self.enough and self.clumps is not None:
+            sentences = []  # what the kernel does not see, no number of landmarks is enough for
+        elif self.enough:
             sentences = [f"Enough landmarks: {found.format('below')}."]
         elif self.enough is None:
             sentences = [f"Borderline number of landmarks: {found.format('within its standard error of')}."]
@@ -88,7 +105,21 @@ class Quality:
                 else "The error decreases too slowly with m to extrapolate."
             )
             sentences = [f"Too few landmarks: {found.format('above')}. {more}"]
-        return [*sentences, *self._notes_on_kernel()]
+        fine = [] if self.clumps is None else [self.clumps.note()]
+        return [*fine, *sentences, *self._notes_on_kernel()]
+
+    def advice_for(self, rows: int) -> list[str]:
+        """Return the advice for so many rows like those: the sampling error of more of them is smaller."""
+        sampling = self.sampling_error * math.sqrt(self.of_rows / rows) if rows else math.inf
+        known = self.projection_error + self.projection_error_se <= sampling
+        if not self.enough or known or self.clumps is not None:
+            return self.advice()
+        unknown = (
+            f"Enough landmarks for {self.of_rows:,} rows, but perhaps not for {rows:,}: their sampling error "
+            f"is about {sampling:.2g}, and the projection error {self.projection_error:.2g} ± "
+            f"{self.projection_error_se:.1g}. Measure it with `nysketch.info(quality=True)`."
+        )
+        return [unknown, *self._notes_on_kernel()]
 
     def _notes_on_kernel(self) -> list[str]:
         sharper, softer = _REMEDIES.get(self.kernel, ("a smaller `bandwidth`", "a larger `bandwidth`"))
@@ -97,7 +128,7 @@ class Quality:
         if self.mean_kernel > 0.95 * self.mean_norm**2:
             remedy = f": try {sharper}" if sharper else ""
             return [f"The kernel hardly distinguishes rows (mean value {self.mean_kernel:.3g}){remedy}."]
-        if self.rank < self.landmarks / 2 and self.enough is not False:
+        if self.rank < self.landmarks / 2 and self.enough is not False and self.clumps is None:
             span = f"{self.rank} dimension{'s' if self.rank != 1 else ''}"
             return [f"The landmarks span only {span}: fewer would do."]
         if self.mean_residual > 0.9 * self.mean_norm and softer:
@@ -123,6 +154,7 @@ class FourierQuality:
     rows: int
     draw: str
     kernel_error: float  # root of the mean squared error of k(x, y)
+    clumps: Clumps | None = None  # of rows, too narrow for the kernel
 
     def describe(self) -> dict[str, Any]:
         """Return plain values, ready for JSON, and the advice."""
@@ -130,18 +162,33 @@ class FourierQuality:
 
     def advice(self) -> list[str]:
         """Say it in plain words."""
+        fine = [] if self.clumps is None else [self.clumps.note()]
         error = f"{self.kernel_error:.2g} (root mean square on {self.rows:,} rows)"
         if self.draw != "gaussian":
             return [
-                f"Features with {self.draw} frequencies have a different kernel, {error} from the Gaussian."
+                *fine,
+                f"Features with {self.draw} frequencies have a different kernel, {error} from the Gaussian.",
             ]
-        return [f"Kernel values are off by {error}; four times as many features halve that."]
+        return [*fine, f"Kernel values are off by {error}; four times as many features halve that."]
+
+
+def stored(measured: Quality | FourierQuality) -> dict[str, Any]:
+    """Return a measurement as the origin of a basis has it; `held_out` has what it always had."""
+    values = asdict(measured)
+    clumps = values.pop("clumps")
+    return {"held_out": values} | ({} if clumps is None else {"clumps": clumps})
+
+
+def from_origin(origin: Mapping[str, Any]) -> Quality | FourierQuality:
+    """Rebuild the measurement that is `stored` in the origin of a basis; raise ValueError if it is none."""
+    measured, clumps = from_description(origin["held_out"]), origin.get("clumps")
+    return measured if clumps is None else replace(measured, clumps=clumps_from_description(clumps))
 
 
 def from_description(description: dict[str, Any]) -> Quality | FourierQuality:
     """Rebuild a measurement from its values; raise ValueError if these are none."""
     kind = FourierQuality if "kernel_error" in description else Quality
-    if set(description) != {field.name for field in fields(kind)}:
+    if set(description) != {field.name for field in fields(kind)} - {"clumps"}:
         raise ValueError("its quality has unexpected values")
     for name, value in description.items():
         if name == "residual_quantiles":
@@ -188,10 +235,13 @@ def measure(
     relative = relative_weights(weights, len(scaled))
     # With one thread: on a busy machine, threads that wait for each other made a second of this twenty.
     with one_thread():
+        clumps = clumps_of(basis.kernel, scaled)
         if isinstance(basis, FourierBasis):
-            return _measure_fourier(basis, scaled)
+            clumps = None if clumps is None else replace(clumps, auto=False)
+            return replace(_measure_fourier(basis, scaled), clumps=clumps)
         assert isinstance(basis, NystromBasis)
-        return _measure_landmarks(basis, scaled, relative, max(of_rows, len(scaled)), effective_dimension)
+        measured = _measure_landmarks(basis, scaled, relative, max(of_rows, len(scaled)), effective_dimension)
+        return replace(measured, clumps=clumps)
 
 
 def _measure_landmarks(
@@ -230,7 +280,7 @@ def _measure_landmarks(
         projection_error=error,
         projection_error_se=error_se,
         sampling_error=math.sqrt(squared_sampling),
-        effective_dimension=_effective_dimension(basis, X, weights, n) if with_dimension else None,
+        effective_dimension=effective_dimension_of(basis.kernel, X, weights, n) if with_dimension else None,
         enough=enough,
         landmarks_needed=needed,
     )
@@ -302,12 +352,12 @@ def _quantiles(values: Floats, weights: Floats) -> dict[str, float]:
     return dict(zip(QUANTILES, values[order][at].tolist(), strict=True))
 
 
-def _effective_dimension(basis: NystromBasis, X: Rows, weights: Floats, n: int) -> float:
+def effective_dimension_of(kernel: Kernel, X: Rows, weights: Floats, n: int) -> float:
     """N(λ) = tr C(C + λ)⁻¹ at λ = k(x,x)/n; the sample has no more dimensions than rows."""
     from scipy.linalg import eigh
 
     roots = np.sqrt(weights)
-    K = basis.kernel(X, X) * roots[:, None] * roots
+    K = kernel(X, X) * roots[:, None] * roots
     eigenvalues = np.maximum(eigh(K, eigvals_only=True, overwrite_a=True, driver="evd"), 0.0) / len(X)
     total = float(eigenvalues.sum())
     return float((eigenvalues / (eigenvalues + total / n)).sum()) if total > 0 else 0.0

@@ -6,6 +6,8 @@ dot.py             of the scalar product: linear, polynomial, cosine
 product.py         products over groups of columns
 strings.py         of strings: spectrum, subsequence
 _subsequences.py   the inner loop of the latter, compiled
+boxes.py           the smallest and largest values at rows within ranges of columns
+bandwidths.py      the median distance of rows, and finer bandwidths where rows lie in clumps
 options.py         from names and pilot rows to a kernel; from what a file holds to a kernel
 
 Rows arrive here scaled (see basis/base.py). The fast evaluation inside the pass is the business of tiles/

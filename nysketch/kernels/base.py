@@ -52,8 +52,9 @@ class Kernel(Protocol):
 
 
 def inverse_or_zero(lengths: Floats) -> Floats:
-    """1 / length, and 0 for the length 0."""
-    return np.asarray(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
+    """1 / length, and 0 for the length 0, or one so small that its inverse is no number."""
+    smallest = np.finfo(np.float64).tiny
+    return np.asarray(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths >= smallest))
 
 
 def whole(value: Any, name: str) -> int:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nysketch._types import Floats, Rows
+from nysketch._types import Rows
 from nysketch.errors import UsageError
+from nysketch.kernels.bandwidths import AUTO, MEDIAN, auto_bandwidths, median_distance
 from nysketch.kernels.base import Kernel
 from nysketch.kernels.dot import Cosine, Linear, Polynomial
 from nysketch.kernels.product import Group, Product
@@ -18,11 +20,10 @@ from nysketch.kernels.radial import Gaussian, GaussianSum, LaplacianL1, Laplacia
 from nysketch.kernels.strings import Spectrum, Subsequence
 
 _OF_DISTANCE = {kind.name: kind for kind in (Gaussian, LaplacianL1, LaplacianL2, Matern32, Matern52)}
+_UNBOUNDED = (Linear.name, Polynomial.name)
 _WITH_BANDWIDTH = (*_OF_DISTANCE, Polynomial.name)
 TEXT_KERNELS = (Spectrum.name, Subsequence.name)
 KERNELS = (*_WITH_BANDWIDTH, Linear.name, Cosine.name, *TEXT_KERNELS)
-
-MEDIAN = "median"
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,13 @@ class KernelOptions:
 
     `kernel` and `bandwidth` are for all groups, or mappings from their names ("" is the default of those not
     named). A bandwidth is a number, "median", or "0.5*median"; several of them, separated by commas,
-    make a mean of Gaussians. `groups` are the names of column groups and of their columns.
+    make a mean of Gaussians. "auto" is the median and, for a Gaussian kernel of all columns, finer ones if
+    rows lie in clumps far below it; groups and other kernels have but one. `groups` are the names of column
+    groups and of their columns.
     """
 
     kernel: str | Mapping[str, str] = Gaussian.name
-    bandwidth: str | Mapping[str, str] = MEDIAN
+    bandwidth: str | Mapping[str, str] = AUTO
     degree: int = 2
     offset: float = 1.0
     length: int = 3
@@ -57,7 +60,7 @@ class KernelOptions:
             terms = parse_bandwidth(bandwidth)
             if len(terms) > 1 and name != Gaussian.name:
                 raise UsageError(f"several bandwidths need the gaussian kernel, not {name}")
-            if name not in _WITH_BANDWIDTH and bandwidth != MEDIAN:
+            if name not in _WITH_BANDWIDTH and bandwidth not in (AUTO, MEDIAN):
                 raise UsageError(f"the {name} kernel has no bandwidth")
         # The parameters are checked by those that have them, whatever the bandwidth will be.
         Polynomial(1.0, self.degree, self.offset)
@@ -70,7 +73,17 @@ class KernelOptions:
 
     def _of(self, group: str) -> tuple[str, str]:
         """Return kernel and bandwidth of a group."""
-        return _for_group(self.kernel, group, Gaussian.name), _for_group(self.bandwidth, group, MEDIAN)
+        return _for_group(self.kernel, group, Gaussian.name), _for_group(self.bandwidth, group, AUTO)
+
+    def bounded(self, widths: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Tell for each feature whether its kernel has a bound, however far out a row is."""
+        if not self.groups:
+            return np.full(sum(widths.values()), self._of("")[0] not in _UNBOUNDED)
+        parts = [
+            np.full(sum(widths[column] for column in columns), self._of(name)[0] not in _UNBOUNDED)
+            for name, columns in self.groups.items()
+        ]
+        return np.concatenate(parts)
 
     def fit(self, rows: Rows, widths: Mapping[str, int], seed: int) -> Kernel:
         """Return the kernel for scaled pilot rows; `widths` are those of their columns, in order."""
@@ -93,6 +106,9 @@ class KernelOptions:
             return Spectrum(self.length)
         if name == Subsequence.name:
             return Subsequence(self.length, self.decay)
+        if text == AUTO and name == Gaussian.name and not self.groups:
+            found = auto_bandwidths(rows, seed)
+            return GaussianSum(found) if len(found) > 1 else Gaussian(found[0])
         metric = LaplacianL1.metric if name == LaplacianL1.name else Gaussian.metric
         terms = parse_bandwidth(text)
         median = median_distance(rows, seed, metric=metric) if any(term.of_median for term in terms) else 1.0
@@ -115,7 +131,12 @@ class _Bandwidth:
 
 
 def parse_bandwidth(text: str) -> list[_Bandwidth]:
-    """Read `median`, `2.5`, `0.5*median`, or several of these separated by commas."""
+    """Read `median`, `2.5`, `0.5*median`, or several of these separated by commas.
+
+    `auto` is read as `median`: whether that suffices is decided when there are rows.
+    """
+    if text == AUTO:
+        text = MEDIAN
     return [_parse_term(term.strip()) for term in text.split(",")]
 
 
@@ -128,24 +149,10 @@ def _parse_term(term: str) -> _Bandwidth:
         value = -1.0
     if match is None or not 1e-50 < value < 1e50:
         raise UsageError(
-            "`bandwidth` must be 'median', a positive number, a multiple such as '0.5*median', or several "
-            f"of these separated by commas; not {term!r}"
+            "`bandwidth` must be 'auto', 'median', a positive number, a multiple such as '0.5*median', or "
+            f"several of these separated by commas; not {term!r}"
         )
     return _Bandwidth(value, of_median=match["number"] is None)
-
-
-def median_distance(rows: Floats, seed: int, *, metric: str = "euclidean", at_most: int = 1000) -> float:
-    """Return the median distance between pairs of `rows` (of a subsample of `at_most`)."""
-    from scipy.spatial.distance import pdist
-
-    if len(rows) > at_most:
-        rows = rows[np.random.default_rng(seed).choice(len(rows), at_most, replace=False)]
-    distances = pdist(rows, metric)
-    if not distances.size or distances.max() == 0:
-        return 1.0  # one distinct row: every bandwidth gives the same kernel matrix
-    median = float(np.median(distances))
-    # More than half of the pairs are duplicates: the median says nothing about the others.
-    return median if median > 0 else float(np.median(distances[distances > 0]))
 
 
 def kernel_from_description(description: Mapping[str, Any]) -> Kernel:

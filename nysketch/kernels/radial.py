@@ -68,7 +68,10 @@ class _OfDistance:
 def as_bandwidth(bandwidth: float) -> float:
     """Return a bandwidth; raise a UsageError unless it is a positive number whose square is one, too."""
     if not 1e-50 < bandwidth < 1e50:
-        raise UsageError(f"`bandwidth` must be a positive number, not {bandwidth!r}")
+        raise UsageError(
+            f"`bandwidth` must be between 1e-50 and 1e50, not {bandwidth!r}. If it was found from rows, "
+            'multiply or scale their columns: `scale="standard"`'
+        )
     return float(bandwidth)
 
 

@@ -11,21 +11,23 @@ from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
+from nysketch._support.allocator import give_back
 from nysketch._support.notices import log
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.tally import Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.engines.threads import engine_of
-from nysketch.errors import OutputError
+from nysketch.errors import OutputError, SchemaError
 from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.format import load_basis
+from nysketch.files.validate import require_sound
 from nysketch.passes.accumulate import FragmentAccumulator
 from nysketch.passes.chunks import no_rows_left
 from nysketch.passes.execution import HERE, Execution
-from nysketch.passes.pilot import fit_basis
+from nysketch.passes.pilot import fit_basis, reading_columns_of, say_no_features
 from nysketch.passes.shards import Shard, fragments_of, provenance_of, rows_of, why_no_rows
-from nysketch.passes.task import row_reporter
+from nysketch.passes.task import row_reporter, unchanged
 from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
@@ -39,10 +41,18 @@ def as_basis(basis: Basis | Sketch | str | os.PathLike[str] | None) -> Basis | N
 
 
 def make_basis(
-    source: Source, options: BasisOptions, *, seed: int, nulls: str, execution: Execution = HERE
+    source: Source,
+    options: BasisOptions,
+    *,
+    seed: int,
+    nulls: str,
+    execution: Execution = HERE,
+    say: bool = True,
 ) -> Basis:
-    """Make a basis from a pilot of the source."""
+    """Make a basis from a pilot of the source; say which columns it leaves out, unless the caller does."""
     basis = fit_basis(source, options, seed=seed, nulls=nulls, execution=execution)
+    if say:
+        say_no_features(source, basis)
     if options.m != AUTO and basis.m < options.most:
         log.warning(
             "only %d distinct rows to choose from: %d landmarks, not %d", basis.m, basis.m, options.most
@@ -59,10 +69,11 @@ def sketch_source(
     execution: Execution = HERE,
 ) -> Sketch:
     """Sketch a source, or one shard of it, at a basis; or at one that is made of a pilot of it first."""
-    if isinstance(basis, Basis):
-        return run_pass(source, basis, options, shard=shard, execution=execution)
-    made = make_basis(source, basis, seed=options.seed, nulls=options.nulls, execution=execution)
-    return run_pass(source, made, options, made_by=basis, shard=shard, execution=execution)
+    with unchanged(source):
+        if isinstance(basis, Basis):
+            return run_pass(source, basis, options, shard=shard, execution=execution)
+        made = make_basis(source, basis, seed=options.seed, nulls=options.nulls, execution=execution)
+        return run_pass(source, made, options, made_by=basis, shard=shard, execution=execution)
 
 
 def run_pass(
@@ -79,12 +90,23 @@ def run_pass(
 
     The sketch remembers what the basis was `made_by`, if it was made for this pass. Whatever ends the pass
     early (an unreadable fragment, Ctrl-C) leaves the finished fragments in the checkpoint. With a `shard`,
-    just the fragments of this part of the source are read, and there may be none.
+    just the fragments of this part of the source are read, and there may be none. Of a source that the basis
+    was made from, the columns of the basis are read.
     """
+    require_sound(basis)
+    source = reading_columns_of(basis, source)
+    if source.columns != basis.columns:  # compiled code relies on it, and files may be forged
+        if checkpoint is not None and checkpoint.partial is not None:
+            raise checkpoint.unusable("its basis has other columns than the rows to read")
+        raise SchemaError("the basis has other columns than the rows to read")
+    give_back()  # what the pilot took
     rows_to_read, engine = rows_of(source, shard), engine_of(execution.engine)
     work = FragmentAccumulator(source, basis, options, execution.batch_rows)
-    resumed = () if checkpoint is None else checkpoint.resume(Tally.zeros(basis, options))
-    running = work.running(*resumed)
+    if checkpoint is None:
+        running = work.running()
+    else:
+        rows_of_all = ((f.number, f.rows) for f in fragments_of(source, shard))
+        running = work.running(*checkpoint.resume(Tally.zeros(basis, options), rows_of_all))
     before = frozenset(running.done)
     rows_before = sum(f.rows for f in fragments_of(source, shard) if f.number in before) if before else 0
     todo = (f for f in fragments_of(source, shard) if f.number not in before)

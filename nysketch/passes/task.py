@@ -177,6 +177,8 @@ def row_reporter(
 def unchanged(source: Source) -> Iterator[None]:
     """Raise an InputError if files change while they are read."""
     before = source.state()
+    if before is not None:
+        source.inputs()  # they are compared with what they are now
     yield
     require_unchanged(source, before)
 
@@ -185,5 +187,7 @@ def require_unchanged(
     source: Source, before: list[list[Any]] | None, *, why: str = "the result matches no version of it"
 ) -> None:
     """Raise an InputError unless the state of a source is still the one `before`; `why` says what is lost."""
-    if source.state() != before:
-        raise InputError(f"an input changed while it was being read, so {why}. Try again once it is complete")
+    changed = "an input" if source.state() != before else source.altered()
+    if changed is not None:
+        remedy = "Try again once it is complete"
+        raise InputError(f"{changed} changed while it was being read, so {why}. {remedy}")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nysketch._support.companions import checkpoint_path
 from nysketch._support.outputs import claimed
 from nysketch.accumulators.groups import grouped
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.tally import STATISTICS, Tally
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
+from nysketch.columns import Column
 from nysketch.errors import (
     CorruptOutputError,
     CorruptSketchError,
@@ -19,14 +23,18 @@ from nysketch.errors import (
     StaleOutputError,
     UnreadableError,
     UsageError,
+    WrongKindError,
 )
-from nysketch.files.checkpoint import Checkpoint, checkpoint_path
-from nysketch.files.format import load_sketch, require_small_header, save, sketch_parts
+from nysketch.files.checkpoint import Checkpoint
+from nysketch.files.container import require_small_header
+from nysketch.files.format import load_sketch, save, sketch_parts
 from nysketch.passes.execution import HERE, Execution
+from nysketch.passes.pilot import say_losses_of_pilot
 from nysketch.passes.shards import Shard, provenance_of
 from nysketch.passes.sketching import make_basis, run_pass, settings_of
 from nysketch.passes.task import require_unchanged
 from nysketch.sketches.sketch import Sketch
+from nysketch.sources.identifiers import is_no_feature
 from nysketch.sources.protocol import Source
 
 IF_EXISTS = ("fail", "skip", "overwrite")
@@ -67,18 +75,20 @@ def sketch_to_file(
     options: PassOptions,
     *,
     shard: Shard | None = None,
+    inputs: Sequence[str | os.PathLike[str]] = (),
     saving: Saving | None = None,
     execution: Execution = HERE,
 ) -> Outcome:
     """Sketch a source, or one shard of it, into `output`, resuming what the same request left behind.
 
-    As `sketch_source` does: at a basis, or at one that is made first.
+    As `sketch_source` does: at a basis, or at one that is made first. `inputs` are files that must not be
+    replaced either, besides those of the source.
     """
     saving = saving or Saving()
     if_exists = saving.if_exists
     with claimed(
         output,
-        inputs=source.local_paths,
+        inputs=[*source.local_paths, *inputs],
         overwrite=if_exists != "fail",
         wait=saving.lock_wait,
         hint='keep or replace it with `if_exists="skip"` or `if_exists="overwrite"`',
@@ -97,12 +107,13 @@ def sketch_to_file(
             checkpoint = Checkpoint(
                 output,
                 request,
-                # Fragments that were finished without an error had nothing to drop.
-                alternatives=[request | {"options": asdict(options) | {"nulls": "error"}}],
+                alternatives=_as_before(request, basis, options),
                 every=saving.checkpoint_every,
                 restart=saving.restart,
             )
             if checkpoint.partial is not None:
+                if made_by is not None and checkpoint.partial.settings.get("basis") != asdict(made_by):
+                    made_by = made_by.before_auto()
                 basis = checkpoint.partial.basis
         if isinstance(basis, BasisOptions):
             basis = make_basis(source, basis, seed=options.seed, nulls=options.nulls, execution=execution)
@@ -151,16 +162,40 @@ def basis_to_file(
     """Make a basis from a pilot of the source, and save it."""
     with claimed(output, inputs=source.local_paths, overwrite=overwrite, wait=lock_wait):
         basis = make_basis(source, options, seed=seed, nulls=nulls, execution=execution)
+        say_losses_of_pilot(basis)
         save(basis, output)
     return basis
 
 
 def _request(source: Source, basis: Basis | BasisOptions, options: PassOptions) -> dict[str, Any]:
+    """Return what a sketch depends on; `columns` are those on offer, whatever the pilot shows them to be."""
     return {
         "basis": basis.digest if isinstance(basis, Basis) else asdict(basis),
         "columns": [[column.name, column.width] for column in source.columns],
         "options": asdict(options),
     }
+
+
+def _offered(source: Source, basis: Basis) -> list[Column]:
+    """Return the columns a basis was made from: its own, and those of `source` that it left out itself."""
+    left_out = basis.origin.get("left_out", {})
+    held = {column.name for column in basis.columns}
+    gone = {n for n in source.optional if n not in held and is_no_feature(left_out.get(n, ""))}
+    own = iter(basis.columns)
+    offered = [column if column.name in gone else next(own, None) for column in source.columns]
+    return [*(column for column in offered if column is not None), *own]
+
+
+def _as_before(
+    request: dict[str, Any], basis: Basis | BasisOptions, options: PassOptions
+) -> list[dict[str, Any]]:
+    """Return the requests whose unfinished work can be continued by this one."""
+    # Fragments that were finished without an error had nothing to drop.
+    requests = [request | {"options": asdict(options) | {"nulls": "error"}}]
+    if isinstance(basis, BasisOptions):
+        # Nothing is read again because the default has become another.
+        requests += [other | {"basis": asdict(basis.before_auto())} for other in (request, *requests)]
+    return requests
 
 
 def _up_to_date(
@@ -173,7 +208,7 @@ def _up_to_date(
     """Return the sketch at `output` if it is what this request would make; otherwise say what differs."""
     try:
         have = load_sketch(output)
-    except CorruptSketchError as error:
+    except (CorruptSketchError, WrongKindError) as error:
         raise CorruptOutputError(str(error)) from error
     made = have.basis.digest if isinstance(basis, Basis) else have.settings.get("basis")
     # A statistic was not kept when there was no such setting.
@@ -182,7 +217,7 @@ def _up_to_date(
     settings = absent | {"shuffles": shuffles} | have.settings
     stored = {
         "basis": made,
-        "columns": [[column.name, column.width] for column in have.basis.columns],
+        "columns": [[column.name, column.width] for column in _offered(source, have.basis)],
         "options": {name: settings.get(name) for name in asdict(options)},
         "inputs": have.provenance,
         "part": [(whole.of, held) for whole, held in have.provenance.parts],
@@ -192,9 +227,11 @@ def _up_to_date(
         "inputs": provenance,
         "part": [(whole.of, held) for whole, held in provenance.parts],
     }
+    if isinstance(basis, BasisOptions) and made == asdict(basis.before_auto()):
+        asked["basis"] = made  # by the default of its time
     different = [name for name, value in asked.items() if stored[name] != value]
     written = output.stat().st_mtime_ns
-    if any(mtime is not None and mtime >= written for _, _, mtime, _ in source.state() or ()):
+    if any(changed is not None and changed >= written for changed in source.last_changes()):
         different.append("modification time of an input")
     if different:
         raise StaleOutputError(

@@ -8,21 +8,30 @@ import numpy as np
 
 from nysketch._support.intervals import Stretches, numbers
 from nysketch.basis.base import Basis
-from nysketch.basis.quality import Quality, from_description
+from nysketch.basis.nystrom import NystromBasis
+from nysketch.basis.quality import Quality, from_origin
+from nysketch.basis.rules import landmarks_by_rule
 from nysketch.provenance import Provenance, Whole
 from nysketch.sketches.coverage import notes_on_drift
+from nysketch.sketches.losses import without_reassurance
 from nysketch.sketches.sketch import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
 RANK_UP_TO = 4000
 
 
-def describe(thing: Sketch | Basis, *, quality: bool = True) -> dict[str, Any]:
-    """Return everything about a sketch or basis but its arrays, ready for JSON; `quality` takes a second."""
+def describe(thing: Sketch | Basis, *, quality: bool = True, measure: bool = False) -> dict[str, Any]:
+    """Return everything about a sketch or basis but its arrays, ready for JSON.
+
+    Its rank and quality are those that were stored when its basis was made. To `measure` them now takes the
+    eigenvectors of the kernel matrix and the kernel values of all pairs of sampled rows: a second.
+    """
     facts = (
         _describe_basis(thing) | {"kind": "basis"} if isinstance(thing, Basis) else _describe_sketch(thing)
     )
-    return facts | ({"quality": describe_quality(thing)} if quality else {})
+    facts["rank"] = _rank(thing if isinstance(thing, Basis) else thing.basis, measure=measure)
+    up_to = RANK_UP_TO if measure else 0
+    return facts | ({"quality": describe_quality(thing, up_to=up_to)} if quality else {})
 
 
 def _describe_sketch(thing: Sketch) -> dict[str, Any]:
@@ -31,9 +40,11 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
     facts |= {
         "inputs": provenance["inputs"],
         "kind": "sketch",
+        "landmarks_rule": landmarks_by_rule(thing.rows) if facts["feature_map"] == "nystrom" else None,
         "parts": _describe_held_parts(thing.provenance),
         "precision": thing.settings["precision"],
         "removed_inputs": provenance["removed"],
+        "robust": thing.settings.get("robust"),
         "rows": thing.rows,
         "seed": thing.settings.get("seed"),
         "total_weight": thing.total_weight,
@@ -81,6 +92,13 @@ def describe_quality(
 
     Measuring takes the more, the more landmarks there are: beyond `up_to` there will be no new measurement.
     """
+    facts = _quality_of(thing, up_to=up_to, effective_dimension=effective_dimension)
+    if facts is not None:
+        facts["advice"] = without_reassurance(facts["advice"], thing)
+    return facts
+
+
+def _quality_of(thing: Sketch | Basis, *, up_to: int, effective_dimension: bool) -> dict[str, Any] | None:
     basis = thing if isinstance(thing, Basis) else thing.basis
     if isinstance(thing, Sketch) and basis.m <= up_to:
         now = thing.quality(effective_dimension=effective_dimension)
@@ -89,8 +107,21 @@ def describe_quality(
             changed = notes_on_drift(now, basis) if isinstance(now, Quality) else []
             return facts | ({"advice": [*changed, *facts["advice"]]} if changed else {})
     if "held_out" in basis.origin and (isinstance(thing, Basis) or thing.rows):
-        return from_description(basis.origin["held_out"]).describe() | {"measured_on": "pilot"}
+        then = from_origin(basis.origin)
+        if isinstance(thing, Sketch) and isinstance(then, Quality):
+            return then.describe() | {"advice": then.advice_for(thing.rows), "measured_on": "pilot"}
+        return then.describe() | {"measured_on": "pilot"}
     return None
+
+
+def _rank(basis: Basis, *, measure: bool) -> int | None:
+    """Return the rank, or None where it is neither stored nor to be computed."""
+    if not isinstance(basis, NystromBasis):
+        return basis.rank
+    if measure:
+        return basis.rank if basis.m <= RANK_UP_TO else None
+    stored = basis.origin.get("held_out", {})
+    return stored["rank"] if stored.get("landmarks") == basis.m else None
 
 
 def _describe_basis(basis: Basis) -> dict[str, Any]:
@@ -106,7 +137,6 @@ def _describe_basis(basis: Basis) -> dict[str, Any]:
         "kernel_text": str(basis.kernel),
         "landmarks": basis.m,
         "origin": basis.origin,
-        "rank": basis.rank if basis.m <= RANK_UP_TO else None,
         "scaling": basis.scaling,
     }
 

@@ -13,7 +13,7 @@ def measure_on_sample(
 ) -> Quality | FourierQuality | None:
     """Measure a basis on the sample of all rows; None if that is too small."""
     sample, rows = tally.sample, tally.rows
-    if not rows or not _is_representative(sample, tally.total_weight / rows):
+    if not rows or not is_representative(sample, tally.total_weight / rows):
         return None
     return measure(
         basis,
@@ -24,7 +24,7 @@ def measure_on_sample(
     )
 
 
-def _is_representative(sample: RowSample, mean_weight: float) -> bool:
+def is_representative(sample: RowSample, mean_weight: float) -> bool:
     """Tell whether the weight of the sampled rows is what it should be: a few heavy rows may not be in it."""
     if sample.weights is None or not len(sample):
         return True

@@ -359,3 +359,12 @@ def test_adapted_radii_have_their_density(d):
 def test_what_fourier_features_are_not_for(options, complaint):
     with pytest.raises(UsageError, match=complaint):
         BasisOptions(features="fourier", **options)
+
+
+def test_a_basis_remembers_the_effective_dimension_of_its_rows():
+    # Three points far apart, in equal shares: three eigenvalues of 1/3 each, at λ = 1/n.
+    n = 6000
+    rows = np.repeat([[0.0], [1.0], [2.0]], n // 3, axis=0)
+    made = nysketch.Basis.fit(rows, landmarks=3, scale="none", bandwidth=0.01)
+    found = made.origin["held_out"]["effective_dimension"]
+    assert found == pytest.approx(3 * (1 / 3) / (1 / 3 + 1 / n), rel=1e-3)

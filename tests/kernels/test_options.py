@@ -29,7 +29,8 @@ from nysketch.kernels import (
     Spectrum,
     Subsequence,
 )
-from nysketch.kernels.options import median_distance, parse_bandwidth
+from nysketch.kernels.bandwidths import median_distance
+from nysketch.kernels.options import parse_bandwidth
 from tests import naive
 from tests.kernels.kinds import numbers, strings
 

@@ -107,7 +107,7 @@ def sparse(valid, rows=20_000):
 
 
 def test_mostly_null_rows_still_give_all_landmarks():
-    basis = fit_basis(open_source(sparse(10)), BasisOptions(m=200, pilot_rows=200), nulls="drop")
+    basis = fit_basis(open_source(sparse(10), columns="x"), BasisOptions(m=200, pilot_rows=200), nulls="drop")
     assert basis.m == 200
     assert (basis.landmarks % 10 == 0).all()
 
@@ -119,7 +119,7 @@ def test_hardly_any_complete_rows_give_as_many_landmarks_as_there_are():
 
 def test_looking_for_complete_rows_ends_somewhere(monkeypatch):
     monkeypatch.setattr("nysketch.passes.pilot._MAX_DRAWN", 1000)
-    basis = fit_basis(open_source(sparse(100)), BasisOptions(m=50, pilot_rows=50), nulls="drop")
+    basis = fit_basis(open_source(sparse(100), columns="x"), BasisOptions(m=50, pilot_rows=50), nulls="drop")
     assert 1 <= basis.m < 50
 
 

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nysketch
+from nysketch._support.companions import checkpoint_path
 from nysketch._support.intervals import at_least, common, in_words, numbers, others, settled, stretched
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.engines.threads import Threads
 from nysketch.errors import IncompatibleError, InputError, OutputError, UsageError
-from nysketch.files.checkpoint import checkpoint_path
 from nysketch.files.merge import merge_files, merged, subtract_files
 from nysketch.passes.execution import Execution
 from nysketch.passes.shards import Shard, fragments_of, rows_of

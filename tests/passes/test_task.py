@@ -1,5 +1,6 @@
 """Work on fragments: what a thread, a process and others of it have; rows counted; inputs that change."""
 
+import os
 import pickle
 import threading
 from dataclasses import replace
@@ -146,6 +147,44 @@ def test_inputs_must_not_change_while_they_are_read(path, source):
     with pytest.raises(ZeroDivisionError), unchanged(source):
         path.write_bytes(b"")
         raise ZeroDivisionError
+
+
+def test_an_input_that_is_overwritten_is_noticed_whatever_its_date(path):
+    """As by a program that writes into the file, or puts another in its place, and sets the old date."""
+    old, new = path.with_name("old"), path.with_name("new")
+    for file, first in ((old, 1.0), (new, 2.0)):
+        plain = {"compression": "none", "use_dictionary": False}
+        pq.write_table(pa.table({"x": np.arange(first, first + 6)}), file, **plain)
+    assert old.stat().st_size == new.stat().st_size
+
+    def in_place():
+        path.write_bytes(new.read_bytes())
+
+    def by_renaming():
+        new.rename(path)
+
+    for overwrite in (in_place, by_renaming):
+        path.write_bytes(old.read_bytes())
+        source = open_source(str(path))
+        before = path.stat()
+        with (
+            pytest.raises(InputError, match=r"x\.parquet changed while it was being read"),
+            unchanged(source),
+        ):
+            source.inputs()
+            overwrite()
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_permissions_links_and_reading_change_no_input(path, source):
+    with unchanged(source):
+        source.inputs()
+        path.chmod(0o600)
+        path.with_name("link").hardlink_to(path)
+        found = path.stat()
+        os.utime(path, ns=(found.st_atime_ns + 10**9, found.st_mtime_ns))
+        moved = path.rename(path.with_name("away"))
+        moved.rename(path)
 
 
 KEPT = pa.table({"id": [f"row {i}" for i in range(ROWS)], "twice": np.arange(ROWS) * 2})

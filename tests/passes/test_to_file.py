@@ -1,11 +1,14 @@
 """Outputs: when they are made again, what they may not replace, and what they remember."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch._support.companions import checkpoint_path
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
 from nysketch.errors import (
@@ -17,7 +20,7 @@ from nysketch.errors import (
     StaleOutputError,
     UsageError,
 )
-from nysketch.files.checkpoint import Checkpoint, checkpoint_path
+from nysketch.files.checkpoint import Checkpoint
 from nysketch.passes.to_file import Saving, basis_to_file, sketch_to_file
 from nysketch.sources.open import open_source
 
@@ -58,6 +61,16 @@ def test_a_sketch_made_with_another_basis_is_not_up_to_date(files, tmp_path):
         run(files, output, if_exists="skip")
 
 
+def test_an_input_dated_in_the_future_is_no_news(files, tmp_path):
+    output = tmp_path / "s.nysk"
+    os.utime(files[0], (4e9, 4e9))
+    run(files[0], output)
+    assert run(files[0], output, if_exists="skip").skipped
+    os.utime(files[0], (4e9, 4e9))  # whatever was done to it was done later
+    with pytest.raises(OutputError, match="modification time of an input differ"):
+        run(files[0], output, if_exists="skip")
+
+
 def test_what_is_wrong_with_an_output_is_told_by_its_error(files, tmp_path):
     output = tmp_path / "s.nysk"
     run(files[0], output)
@@ -96,6 +109,29 @@ def test_no_output_replaces_its_input(files, spelling):
     with pytest.raises(UsageError, match="is an input"):
         basis_to_file(source, files[0], BasisOptions(m=5), overwrite=True)
     assert files[0].read_bytes() == before
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+@pytest.mark.parametrize("put_back", [True, False])
+def test_an_input_may_not_change_during_a_pass(tmp_path, to_file, put_back):
+    """Whatever the sums are for: a file, a sketch in memory, a test."""
+    path, output = tmp_path / "x.parquet", tmp_path / "s.nysk"
+    plain = {"compression": "none", "use_dictionary": False, "row_group_size": 100}
+    pq.write_table(pa.table({"x": np.random.default_rng(0).random(500)}), tmp_path / "new", **plain)
+    pq.write_table(pa.table({"x": np.random.default_rng(1).random(500)}), path, **plain)
+    basis, new, before = nysketch.Basis.fit(path, landmarks=5), (tmp_path / "new").read_bytes(), path.stat()
+    assert len(new) == before.st_size
+
+    def overwrite(done, total):
+        with path.open("r+b") as file:  # never shorter than it was
+            file.write(new)
+        if put_back:
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    where = {"output": output} if to_file else {}
+    with pytest.raises(InputError, match=r"changed while it was being read, so the (sums|result) match"):
+        nysketch.sketch(path, basis=basis, threads=1, progress=overwrite, **where)
+    assert not output.exists()
 
 
 def test_a_link_stays_a_link(files, tmp_path):

@@ -638,3 +638,101 @@ def test_no_false_alarms_on_tables_as_small_as_their_pilot(sample_rows):
         made = nysketch.sketch(old, landmarks=300, sample_rows=sample_rows)
         alarms += not coverage(nysketch.sketch(new, basis=made, sample_rows=sample_rows), made).covered
     assert alarms == 0
+
+
+# ---- clumps that the kernel does not see --------------------------------------------------------------
+
+
+def clumps(rows=1500, narrow=0.2, seed=0):
+    """Three clusters, one of which is narrow."""
+    random = np.random.default_rng(seed)
+    which = random.integers(3, size=rows)
+    spread = np.array([narrow, 5.0, 20.0])[which, None]
+    return np.array([[0, 0], [100, 0], [0, 100]])[which] + spread * random.standard_normal((rows, 2))
+
+
+def reassuring(sentences):
+    return [s for s in sentences if "Enough landmarks" in s or "fewer would do" in s]
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "matern52"}, {"features": "fourier"}])
+def test_nobody_is_reassured_where_rows_lie_in_clumps_below_the_bandwidth(options):
+    found = advice(clumps(), bandwidth="median", landmarks=100, **options)
+    assert not reassuring(found)
+    remedy = "a smaller `bandwidth`" if options else '`bandwidth="auto"`'
+    assert "of the bandwidth: structure that fine is not seen" in found[0]
+    assert found[0].endswith(f"Try {remedy}.")
+    assert not any("not seen" in s for s in advice(clumps(), landmarks=100))  # auto does see it
+
+
+def test_clumps_in_one_group_are_those_of_the_group():
+    rows = np.column_stack([clumps(), np.random.default_rng(1).standard_normal(1500)])
+    table = pa.table(dict(zip("abc", rows.T, strict=True)))
+    basis = Basis.fit(table, landmarks=50, groups={"place": ["a", "b"], "other": ["c"]})
+    found = measure(basis, basis.transform(rows), None, of_rows=10**5)
+    assert found.clumps.group == "place"
+    assert "of the bandwidth of group 'place'" in found.advice()[0]
+    assert not reassuring(found.advice())
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.repeat(mixture(5, 2, 0), 300, axis=0),
+        np.repeat(mixture(500, 2, 0), 3, axis=0),
+        np.random.default_rng(0).poisson(1.0, (1500, 2)).astype(float),
+        np.random.default_rng(0).choice([0.0, 1.0, 1000.0, 1001.0], (1500, 1)),
+    ],
+    ids=["copies", "every row three times", "counts", "few values"],
+)
+def test_equal_rows_are_no_clumps(rows):
+    basis = Basis.fit(rows, landmarks=4)
+    rows = np.random.default_rng(0).permutation(rows)
+    found = measure(basis, basis.transform(rows), None, of_rows=len(rows))
+    assert found.clumps is None
+    assert not any("not seen" in s for s in found.advice())
+
+
+def test_clumps_are_stored_with_a_basis_and_checked(tmp_path):
+    basis = Basis.fit(clumps(3000), landmarks=50, bandwidth="median")
+    nysketch.save(basis, tmp_path / "b.nysk")
+    back = nysketch.load(tmp_path / "b.nysk")
+    assert back.origin["clumps"]["auto"] is True
+    assert not reassuring(nysketch.info(back)["quality"]["advice"])
+    assert nysketch.info(back)["quality"]["clumps"] == back.origin["clumps"]
+    measured = quality.from_origin(back.origin)
+    assert not reassuring(dataclasses.replace(measured, enough=True).advice_for(10**12))
+    for broken in ({"share": -1.0}, {"auto": 1}, {"group": 3}, {"radius": "wide"}, {"more": 1}):
+        forged = basis.origin | {"clumps": basis.origin["clumps"] | broken}
+        with pytest.raises(ValueError, match="clumps are impossible"):
+            quality.from_origin(forged)
+
+
+def test_a_split_of_a_narrow_clump_is_seen():
+    before, same, split = clumps(6000), clumps(6000, seed=1), clumps(6000, seed=2)
+    narrow = np.linalg.norm(split, axis=1) < 2
+    split[narrow, 0] += np.where(np.arange(narrow.sum()) % 2, 0.6, -0.6)
+    basis = Basis.fit(before, landmarks=150)
+    sketches = [nysketch.sketch(rows, basis=basis, cells=False) for rows in (before, same, split)]
+    p = [
+        nysketch.compare(sketches[0], other, explain=False, permutations=199).p_value
+        for other in sketches[1:]
+    ]
+    assert p[0] > 0.05 >= 5 * p[1]
+
+
+@pytest.mark.slow
+def test_the_command_line_says_it_in_its_own_words(tmp_path, run_cli):
+    rows = clumps(3000)
+    rows[0, 0] = 1e7
+    path = tmp_path / "rows.csv"
+    path.write_text("x,y\n" + "\n".join(f"{x!r},{y!r}" for x, y in rows.tolist()))
+    found = run_cli("sketch", path, "-o", tmp_path / "a.nysk", "-m", "100", "--bandwidth", "median")
+    assert found.returncode == 0
+    assert "column 'x': 1 of 3,000 pilot rows holds nearly all of its variance" in found.stderr
+    assert "--scale robust" in found.stderr
+    assert "Try --bandwidth auto" in found.stdout + found.stderr
+    assert not reassuring([found.stdout + found.stderr])
+    again = run_cli("sketch", path, "-o", tmp_path / "b.nysk", "-m", "100")
+    assert "mean over bandwidths" in run_cli("info", tmp_path / "b.nysk").stdout
+    assert "not seen" not in again.stdout + again.stderr
