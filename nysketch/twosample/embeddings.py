@@ -65,13 +65,11 @@ def span_blocks(sketch: Sketch, coordinates: Coordinates = lambda values: values
     return Blocks.of(coordinates(spans.sums.high), spans.weight, weighted=sketch.weighted)
 
 
-def embed_both(first: Sketch, second: Sketch) -> tuple[Embedded, Embedded]:
-    """Bring two sketches to common coordinates; raise IncompatibleError if there are none."""
+def common_coordinates(first: Sketch, second: Sketch) -> tuple[Coordinates, Coordinates]:
+    """Return coordinates that the features of both have in common; raise IncompatibleError if none."""
     if first.basis == second.basis:
-        to_features = first.basis.to_features
-        return Embedded.of(first, to_features), Embedded.of(second, to_features)
-    mine, theirs = joint_coordinates(first.basis, second.basis)
-    return Embedded.of(first, mine), Embedded.of(second, theirs)
+        return first.basis.to_features, first.basis.to_features
+    return joint_coordinates(first.basis, second.basis)
 
 
 def joint_coordinates(first: Basis, second: Basis) -> tuple[Coordinates, Coordinates]:

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from nysketch._types import Floats
-from nysketch.basis.base import Basis
-from nysketch.basis.nystrom import NystromBasis, numeric_landmarks
+from nysketch.basis.nystrom import NystromBasis
 from nysketch.columns import feature_names
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import random_blocks, span_blocks, values_at
 from nysketch.twosample.mmd import Blocks, uncorrelated
+from nysketch.twosample.moments import (
+    ColumnMoments,
+    ScaledMoments,
+    moments_of_cells,
+    moments_of_sample,
+)
 
 # A column that varies by less than this, relative to its scale and its mean, is constant but for rounding.
 _CONSTANT = 1e-6
@@ -34,6 +39,7 @@ class FeatureShift:
     """How a feature moved: `shift` is the second mean less the first, in standard deviations of the first.
 
     `spread` is the second standard deviation relative to the first. Both are None where it was constant.
+    `set_aside` counts the rows of either with values far beyond all others, which are not in these numbers.
     """
 
     feature: str
@@ -42,6 +48,7 @@ class FeatureShift:
     shift: float | None
     standard_error: float | None
     spread: float | None
+    set_aside: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -89,24 +96,11 @@ def explain(
 # ---- columns: means and deviations ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Moments:
-    """Mean and variance of each feature, in the units of the data, and from how many independent rows."""
-
-    means: Floats
-    variances: Floats
-    rows: float
-
-    def fewer(self, ratio: float) -> _Moments:
-        """Return the same, from so many times fewer rows."""
-        return replace(self, rows=self.rows / max(ratio, 1.0))
-
-
 def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[FeatureShift], str | None]:
     if first.basis.text:
         return [], None
-    for source, moments in (("cells", _moments_of_cells), ("sample", _moments_of_sample)):
-        one, two = moments(first), moments(second)
+    for source, moments_of in (("cells", moments_of_cells), ("sample", moments_of_sample)):
+        one, two = _comparable(moments_of(first), moments_of(second))
         if one is not None and two is not None:
             one, two = one.fewer(ratios[0]), two.fewer(ratios[1])
             tolerances = _CONSTANT * first.basis.scale
@@ -120,54 +114,27 @@ def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[lis
     return [], None
 
 
-def _shift(name: str, one: _Moments, two: _Moments, i: int, tolerance: float) -> FeatureShift:
+def _comparable(
+    first: ScaledMoments | None, second: ScaledMoments | None
+) -> tuple[ColumnMoments | None, ColumnMoments | None]:
+    """Return moments of both without the wild values of features in which either has such."""
+    if first is None or second is None:
+        return None, None
+    wild = first.wild_features() | second.wild_features()
+    return first.without_wild(wild), second.without_wild(wild)
+
+
+def _shift(name: str, one: ColumnMoments, two: ColumnMoments, i: int, tolerance: float) -> FeatureShift:
     means = float(one.means[i]), float(two.means[i])
     deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
+    aside = int(one.set_aside[i]), int(two.set_aside[i])
     unit, tolerance = deviations[0], tolerance + _CONSTANT * abs(means[0])
     if not unit > tolerance:
         moved = abs(means[0] - means[1]) > tolerance or deviations[1] > tolerance
-        return FeatureShift(name, means, deviations, None if moved else 0.0, None, None)
+        return FeatureShift(name, means, deviations, None if moved else 0.0, None, None, aside)
     error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
     shift = (means[1] - means[0]) / unit
-    return FeatureShift(name, means, deviations, shift, error / unit, deviations[1] / unit)
-
-
-def _moments_of_cells(sketch: Sketch) -> _Moments | None:
-    basis, cells = numeric_landmarks(sketch.basis), sketch.cells
-    if basis is None or cells is None or not cells.weight.sum() > 0:
-        return None
-    weight = cells.weight / cells.weight.sum()
-    sums, squares = (part.high / cells.weight.sum() for part in (cells.sums, cells.squares))
-    origin = np.asarray(basis.scaled_landmarks) - basis.middle  # near 0, to lose no digits
-    mean = weight @ origin + sums.sum(axis=0)
-    offset = origin - mean
-    variance = (squares + 2 * offset * sums + weight[:, None] * offset**2).sum(axis=0)
-    rows = float(cells.rows.sum()) * _share_of_independent(sketch)
-    return _in_data_units(basis, mean + basis.middle, variance, rows)
-
-
-def _share_of_independent(sketch: Sketch) -> float:
-    """Return how many rows of equal weight a weighted one is worth, on average, by the sample (Kish)."""
-    weights = sketch.tally.sample.weights
-    if weights is None or not weights.any():
-        return 1.0
-    return float(weights.sum() ** 2 / (weights**2).sum() / len(weights))
-
-
-def _moments_of_sample(sketch: Sketch) -> _Moments | None:
-    sample, basis = sketch.tally.sample, sketch.basis
-    weights = np.ones(len(sample)) if sample.weights is None else sample.weights
-    if len(sample) < 2 or not weights.any():
-        return None
-    rows, shares = np.asarray(sample.rows, np.float64), weights / weights.sum()
-    mean = shares @ rows
-    count = len(sample) * _share_of_independent(sketch)
-    return _in_data_units(basis, mean + basis.middle, shares @ (rows - mean) ** 2, count)
-
-
-def _in_data_units(basis: Basis, mean: Floats, variance: Floats, rows: float) -> _Moments:
-    variance = np.maximum(variance, 0.0) * basis.scale**2
-    return _Moments(mean * basis.scale + basis.center, variance, rows)
+    return FeatureShift(name, means, deviations, shift, error / unit, deviations[1] / unit, aside)
 
 
 # ---- regions: the witness function at landmarks ---------------------------------------------------

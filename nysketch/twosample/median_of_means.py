@@ -17,6 +17,7 @@ from nysketch.errors import UsageError
 from nysketch.twosample.mmd import Blocks
 
 FEWEST_GROUPS = 3
+AUTO_GROUPS = "auto"
 _STEPS = 16  # groups are drawn anew at each of them
 _REGROUPINGS = 16
 # A block is wild if its distance from the centre is above the median by so many deviations: in one of 100
@@ -25,7 +26,15 @@ _WILD = 6.0
 # Or if it is so many times farther than a quarter of all blocks: of normal numbers, one in 10⁹ is.
 _FAR = 19.0
 # Relative to its length, a mean is known to so much.
-_ROUNDING = 1e-10
+ROUNDING = 1e-10
+
+
+def require_robust(groups: int | str | None) -> None:
+    """Raise a UsageError unless this is a number of groups, "auto" for any, or nothing."""
+    if isinstance(groups, str) and groups != AUTO_GROUPS:
+        raise UsageError(f'`robust` must be "auto" or a number of groups, not {groups!r}')
+    if isinstance(groups, int) and groups < FEWEST_GROUPS:
+        raise UsageError(f"`robust` must be at least {FEWEST_GROUPS}, not {groups}")
 
 
 def require_groups(groups: int, blocks: int, name: str, kind: str = "blocks") -> None:
@@ -115,6 +124,16 @@ def robust_centre(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustCentre
         centre = geometric_median(np.array(centres))
     # A block of n rows is 1/√n from the centre by chance.
     distances = np.linalg.norm(blocks.means - centre, axis=1) * np.sqrt(blocks.weights)
+    limit = far_limit(distances, float(np.linalg.norm(centre)), float(np.median(blocks.weights)))
+    astray = float(np.median(distances)) > _FAR * _closest(blocks)
+    return RobustCentre(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
+
+
+def far_limit(distances: Floats, length: float, weight: float) -> float:
+    """Return the distance beyond which a block is wild, given those of all blocks, in units of a single row.
+
+    `length` is that of a mean, `weight` that of a block: they say what rounding does.
+    """
     middle = float(np.median(distances))
     deviation = 1.4826 * float(np.median(np.abs(distances - middle)))
     # Where most blocks are the same, what little the others differ is not wild.
@@ -122,10 +141,7 @@ def robust_centre(blocks: Blocks, groups: int, *, seed: int = 0) -> RobustCentre
     # Where nearly half of them are wild, so are the median and the deviation. (A quarter of the blocks may be
     # the same to the last digit, if rows have few values.)
     near = float(np.quantile(distances, 0.25))
-    rounding = _ROUNDING * float(np.linalg.norm(centre)) * math.sqrt(float(np.median(blocks.weights)))
-    limit = min(limit, _FAR * near) if near > rounding else limit
-    astray = middle > _FAR * _closest(blocks)
-    return RobustCentre(centre, np.flatnonzero(distances > limit), groups, len(blocks), astray)
+    return min(limit, _FAR * near) if near > ROUNDING * length * math.sqrt(weight) else limit
 
 
 def _closest(blocks: Blocks) -> float:
@@ -135,7 +151,7 @@ def _closest(blocks: Blocks) -> float:
     """
     neighbours = max(len(blocks) // 8, 1)
     distances = np.sort(_distances(blocks.means), axis=1)[:, neighbours]
-    distances = np.where(distances > _ROUNDING * np.linalg.norm(blocks.means, axis=1), distances, np.inf)
+    distances = np.where(distances > ROUNDING * np.linalg.norm(blocks.means, axis=1), distances, np.inf)
     at = int(np.argmin(distances))
     return float(distances[at]) * math.sqrt(blocks.weights[at] / 2)
 

@@ -118,21 +118,28 @@ _ALIKE = 0.5
 
 @dataclass(frozen=True)
 class MMDEstimate:
-    """The MMD of two samples; its square also without the bias that sampling gives it."""
+    """The MMD of two samples; its square also without the bias that sampling gives it.
+
+    `projected` is that of the projections on the span of the landmarks, and `squared_outside` what is added
+    to its square for the rest; None where that is unknown.
+    """
 
     mmd: float
     squared: float
     squared_unbiased: float
     squared_se: float
     standard_error: float
+    projected: float
+    squared_outside: float | None = None
 
     @classmethod
     def of(cls, first: Blocks, second: Blocks) -> MMDEstimate:
-        """Measure it; where the spread between blocks is unknown, errors are NaN."""
+        """Measure that of the projections; where the spread between blocks is unknown, errors are NaN."""
         difference = first.mean - second.mean
         squared = float(difference @ difference)
+        mmd = math.sqrt(squared)
         if min(len(first), len(second)) < 2:
-            return cls(math.sqrt(squared), squared, math.nan, math.nan, math.nan)
+            return cls(mmd, squared, math.nan, math.nan, math.nan, mmd)
         # C = Σ d dᵀ is the covariance of the difference; all that is wanted of it is in the Gram matrix.
         deviations = np.vstack([first.deviations(), second.deviations()])
         gram = deviations @ deviations.T
@@ -140,10 +147,58 @@ class MMDEstimate:
         along = float(((deviations @ difference) ** 2).sum())  # δᵀCδ, larger by tr C² than that of the true δ
         own = _off_diagonal_square(gram, len(first))  # tr C²
         squared_se = math.sqrt(max(4 * along - 2 * own, 2 * own, 0.0))
+        return cls(mmd, squared, squared - noise, squared_se, _error_of_root(mmd, squared_se), mmd)
+
+    def plus(self, outside: float, unbiased: float, *, variance: float, at_least: float) -> MMDEstimate:
+        """Return the MMD of the rows themselves: add to its square what is outside the span.
+
+        `variance` is what that adds to the variance of the square, which is `at_least` so much.
+        """
+        squared = self.squared + outside
         mmd = math.sqrt(squared)
-        # Around 0 the root has no derivative: there, the error is that of a square as large as its error.
-        se = squared_se / (2 * max(mmd, math.sqrt(squared_se / 2))) if squared_se > 0 else 0.0
-        return cls(mmd, squared, squared - noise, squared_se, se)
+        squared_se = math.sqrt(max(self.squared_se**2 + variance, at_least))
+        if math.isnan(self.squared_se):
+            squared_se = math.nan
+        return MMDEstimate(
+            mmd,
+            squared,
+            self.squared_unbiased + unbiased,
+            squared_se,
+            _error_of_root(mmd, squared_se),
+            self.projected,
+            outside,
+        )
+
+    @property
+    def outside_share(self) -> float | None:
+        """Which part of the squared MMD is outside the span of the landmarks; None if unknown."""
+        if self.squared_outside is None:
+            return None
+        return max(self.squared_outside, 0.0) / self.squared if self.squared > 0 else 0.0
+
+
+def _error_of_root(root: float, squared_se: float) -> float:
+    """Return the standard error of a root; around 0, where it has no derivative, that of one as large."""
+    return squared_se / (2 * max(root, math.sqrt(squared_se / 2))) if squared_se != 0 else 0.0
+
+
+# Of a normal distribution, 80 % are above so many standard deviations below its mean.
+_POWER = 0.84
+
+
+def detectable_mmd(first: Blocks, second: Blocks, threshold: float) -> float:
+    """Return the MMD that a test with this threshold finds in four of five cases.
+
+    At a true difference δ, MMD² has the mean |δ|² + tr C and the variance 4 δᵀCδ + 2 tr C². How much rows
+    vary along δ is unknown before it is seen: at worst, as much as in the direction in which they vary most.
+    """
+    deviations = np.vstack([first.deviations(), second.deviations()])
+    gram = deviations @ deviations.T
+    own = max(_off_diagonal_square(gram, len(first)), 0.0)
+    needed = threshold**2 - float(np.trace(gram))
+    # The larger root u = |δ|² of (u − needed)² = _POWER² (4 λ u + 2 tr C²), λ² ≤ tr C².
+    half = needed + 2 * _POWER**2 * math.sqrt(own)
+    return math.sqrt(max(half + math.sqrt(max(half**2 - needed**2 + 2 * _POWER**2 * own, 0.0)), 0.0))
 
 
 def _off_diagonal_square(gram: Floats, first: int) -> float:

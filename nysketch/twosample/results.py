@@ -10,8 +10,9 @@ from nysketch._support.html_repr import MOST_ROWS, counted, html_table, one_line
 from nysketch._support.html_repr import verdict as verdict_in_words
 from nysketch._support.seeds import require_seed
 from nysketch.errors import UsageError
+from nysketch.twosample.block_descent import ROBUST_METHODS, TRIM
 from nysketch.twosample.explain import Explanation
-from nysketch.twosample.median_of_means import RobustMMD
+from nysketch.twosample.median_of_means import RobustMMD, require_robust
 from nysketch.twosample.mmd import Dependence, MMDEstimate
 from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, MMDTestResult
 
@@ -21,6 +22,9 @@ RANDOM, CONSECUTIVE = "random", "consecutive"
 PARTITIONS = (AUTO, RANDOM, CONSECUTIVE)
 ADJUSTMENTS = ("holm", "bh", NONE)
 DEFAULT_PERMUTATIONS = 1000
+# An MMD that a test should be able to find, for kernels up to 1: that of one column of ten that moved by a
+# quarter of its standard deviation. 1,000 rows a side find 0.037 there, 300 rows 0.05.
+MATTERS = 0.04
 
 
 @dataclass(frozen=True)
@@ -32,20 +36,28 @@ class Options:
     alpha: float = 0.05
     seed: int = 0
     blocks: str = AUTO
-    robust: int | None = None
+    robust: int | str | None = None  # groups, or "auto"
+    robust_method: str = TRIM
     explain: bool = True
     regions: int = 3
 
     def __post_init__(self) -> None:
-        for what, value, allowed in (("test", self.test, TESTS), ("blocks", self.blocks, PARTITIONS)):
+        for what, value, allowed in (
+            ("test", self.test, TESTS),
+            ("blocks", self.blocks, PARTITIONS),
+            ("robust_method", self.robust_method, ROBUST_METHODS),
+        ):
             if value not in allowed:
                 raise UsageError(f"`{what}` must be one of {', '.join(allowed)}, not {value!r}")
         if not 0 < self.alpha < 1:
             raise UsageError(f"`alpha` must be between 0 and 1, not {self.alpha:g}")
         if self.permutations is not None and not 1 <= self.permutations <= 10**7:
             raise UsageError(f"`permutations` must be between 1 and 10000000, not {self.permutations}")
-        if self.robust is not None and self.robust < 1:
-            raise UsageError(f"`robust` must be positive, not {self.robust}")
+        require_robust(self.robust)
+        if self.robust_method != TRIM and self.robust is None:
+            raise UsageError(f'`robust_method="{self.robust_method}"` needs `robust`: "auto", or a number')
+        if self.robust_method != TRIM and self.test == BOOTSTRAP:
+            raise UsageError('only `robust_method="trim"` has a bootstrap: leave out `test="bootstrap"`')
         require_seed(self.seed)
 
     def draws(self, comparisons: int = 1) -> int:
@@ -64,13 +76,37 @@ class Options:
             )
 
 
+@dataclass(frozen=True)
+class Unseen:
+    """What blocks cannot show: rows that are off by up to so many deviations of typical rows.
+
+    `mmd_per_percent` is by how much the MMD may be wrong for each percent of such rows in either sketch.
+    """
+
+    deviations: float
+    mmd_per_percent: float
+
+
 @dataclass(frozen=True, eq=False)
 class Robustness:
-    """What a median of means found: blocks left out, and whether they are too many to trust it."""
+    """What a median of means found: outlying blocks, and whether they are too many to trust the MMD.
 
+    Trimming leaves them out; other methods take the median over all blocks. `tolerates` is how many corrupted
+    rows in both sketches together are left out for certain, however far off they are; `unseen` is about those
+    that are not far off.
+    """
+
+    method: str
     median: RobustMMD  # over groups of all blocks
-    left_out: tuple[list[int], list[int]]  # numbers of blocks, or of spans
+    left_out: tuple[list[int], list[int]]  # numbers of the outlying blocks, or spans
     overwhelmed: bool
+    tolerates: int
+    unseen: Unseen
+
+    @property
+    def trimmed(self) -> bool:
+        """Whether outlying blocks were left out, rather than outvoted."""
+        return self.method == TRIM
 
     def describe(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -79,7 +115,10 @@ class Robustness:
             "groups": self.median.groups,
             "left_out": {"first": self.left_out[0], "second": self.left_out[1]},
             "median_mmd": self.median.value,
+            "method": self.method,
             "overwhelmed": self.overwhelmed,
+            "tolerates": self.tolerates,
+            "unseen": {name: _finite(value) for name, value in asdict(self.unseen).items()},
         }
 
 
@@ -100,6 +139,10 @@ class Comparison:
     explanation: Explanation | None
     notes: list[str]
     p_value_adjusted: float | None = None
+    sampled_rows: tuple[int, int] | None = None  # that tell of what is outside the span
+    seen: float = 1.0  # the part of a squared MMD that the test sees, if it is where rows are
+    blind: bool = False  # the landmarks express next to nothing of the rows of either
+    matters: float | None = None  # the MMD that a test should find
 
     @property
     def mmd(self) -> float:
@@ -110,6 +153,28 @@ class Comparison:
     def standard_error(self) -> float:
         """The standard error of the MMD; NaN where it is unknown."""
         return self.distance.standard_error
+
+    @property
+    def detectable(self) -> float | None:
+        """The true MMD that the test finds in at least four of five cases; None without a test."""
+        return None if self.verdict is None else _finite(self.verdict.detectable / math.sqrt(self.seen))
+
+    @property
+    def threshold(self) -> float | None:
+        """The MMD beyond which the test rejects, if as much is outside the span; None without a test."""
+        if self.verdict is None or not math.isfinite(self.verdict.threshold):
+            return None
+        return math.sqrt(max(self.verdict.threshold**2 + (self.distance.squared_outside or 0.0), 0.0))
+
+    def undecided(self, at_least: float = 0.0) -> bool:
+        """Tell whether the test may have missed a difference that matters: one with an MMD of `at_least`.
+
+        Without that, it is 0.04, for kernels with values up to 1; for others, there is no saying.
+        """
+        if self.rejected is not False:
+            return False
+        most = at_least or self.matters
+        return self.blind or self.detectable is None or (most is not None and self.detectable > most)
 
     @property
     def p_value(self) -> float | None:
@@ -151,24 +216,29 @@ class Comparison:
             "alpha": self.alpha,
             "block_counts": list(self.block_counts),
             "blocks": self.blocks,
+            "detectable": self.detectable,
             "explanation": None if self.explanation is None else self.explanation.describe(),
             "first": self.names[0],
             "mmd": self.mmd,
+            "mmd_projected": distance.projected,
             "mmd_squared": distance.squared,
             "mmd_squared_se": _finite(distance.squared_se),
             "mmd_squared_unbiased": _finite(distance.squared_unbiased),
             "notes": self.notes,
+            "outside_share": distance.outside_share,
             "p_value": self.p_value,
             "p_value_adjusted": self.p_value_adjusted,
             "permutations": None if verdict is None else verdict.permutations,
             "rejected": self.rejected,
             "robust": None if self.robustness is None else self.robustness.describe(),
             "rows": list(self.rows),
+            "sampled_rows": None if self.sampled_rows is None else list(self.sampled_rows),
             "second": self.names[1],
             "standard_error": _finite(distance.standard_error),
             "test": NONE if verdict is None else verdict.test,
             "tested_blocks": None if verdict is None else list(verdict.blocks),
-            "threshold": None if verdict is None else _finite(verdict.threshold),
+            "threshold": self.threshold,
+            "undecided": None if verdict is None else self.undecided(),
             "variance_ratios": [None if d is None else asdict(d) for d in self.dependences],
         }
 

@@ -22,7 +22,7 @@ from nysketch.accumulators.spans import Spans
 from nysketch.accumulators.tally import Tally
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.embeddings import random_blocks, span_blocks
-from nysketch.twosample.median_of_means import require_groups, robust_centre
+from nysketch.twosample.median_of_means import FEWEST_GROUPS, require_groups, require_robust, robust_centre
 
 # A row this many times farther from the median than most is an outlier.
 _FARTHER = 50.0
@@ -53,24 +53,35 @@ class Trimmed:
         }
 
 
-def trim(sketch: Sketch, groups: int, *, seed: int = 0) -> Trimmed:
+def trim(sketch: Sketch, groups: int | str, *, seed: int = 0) -> Trimmed:
     """Leave out the blocks of a sketch that are far from the median of `groups` groups of them.
+
+    "auto" is as many groups as there are blocks; of more, there are so many.
 
     Random blocks, unless outliers are in too many of these and follow each other: then spans of rows.
     """
     sketch.require_weight()
     to_features = sketch.basis.to_features
     kind, blocks = "random", random_blocks(sketch, to_features)
-    require_groups(groups, len(blocks), "the sketch")
+    require_robust(groups)
+    require_groups(FEWEST_GROUPS, len(blocks), "the sketch")
+    groups = min(groups, len(blocks)) if isinstance(groups, int) else len(blocks)
     centre = robust_centre(blocks, groups, seed=seed)
     spans = span_blocks(sketch, to_features) if centre.crowded else None
-    if spans is not None and len(spans) >= groups:
-        of_spans = robust_centre(spans, groups, seed=seed)
+    if spans is not None and len(spans) >= FEWEST_GROUPS:
+        of_spans = robust_centre(spans, min(groups, len(spans)), seed=seed)
         if not of_spans.crowded:
             kind, blocks, centre = "consecutive", spans, of_spans
     left_out = blocks.numbers[centre.wild].tolist()
     rest = without(sketch, left_out, consecutive=kind == "consecutive")
-    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, groups, centre.crowded)
+    return Trimmed(rest, kind, left_out, sketch.rows - rest.rows, centre.groups, centre.crowded)
+
+
+def trimmed_sketch(sketch: Sketch, groups: int | str, *, seed: int = 0) -> Trimmed:
+    """Leave out blocks of a sketch that is to be kept: its settings say which, and how many rows they had."""
+    found = trim(sketch, groups, seed=seed)
+    settings = sketch.settings | {"cells": False, "robust": found.describe()}
+    return replace(found, sketch=replace(found.sketch, settings=settings))
 
 
 def without(sketch: Sketch, left_out: Sequence[int] | NDArray[np.int64], *, consecutive: bool) -> Sketch:

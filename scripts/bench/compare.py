@@ -22,6 +22,12 @@ Sections (--section; all of them unless told otherwise):
             mean: that of the first column differs by 3.6/√n deviations; variance: all deviations are larger
             by 2/√n of themselves; mixture: of two Gaussians at ±1.5 along the diagonal, one has a share of
             1/2 + 1.5/√n instead of 1/2. 300 pairs each, 200 for n = 4000
+  truth     The MMD that is printed beside the exact one of all rows (the V-statistic, all pairs): how often
+            it is within two printed standard errors; and the unbiased MMD² beside that of the distributions.
+            N(0, I) against N(δ, I), landmarks from the first, |δ| = 0, 0.15, 1 and 3 median distances: no
+            drift, covered by the landmarks, half covered and far away from them; d = 2 to 768, 3,000 rows a
+            side (1,500 for d = 768), of which up to 1,000 (510) sampled ones are used. A third of the
+            sketches are merged from two, another third have a part subtracted. 20 pairs each
   robust    Linear and polynomial kernels, d = 5: bad rows on each side, of numbers around 1e6 (1e4 for the
             cubic kernel, whose sums cannot be kept otherwise) with one sign, with both, normal around 0 with
             that deviation, or 5 % of all rows in one burst; and means that differ by 0.3 or 0.1 deviations
@@ -31,13 +37,37 @@ Sections (--section; all of them unless told otherwise):
             of 10,000 rows for each pattern and shift, one of 1,000,000
   polluted  The same with the basis from the first of the two samples, bad rows and all, with default options,
             beside the MMD of clean rows at that basis. 2 pairs of 10,000 rows each
+  wild      The basis from the first of two samples, d = 5, n = 1,000. In the first column of both, so many
+            values are 1e6: how often is a shift of this column by 0.2 deviations found, and how often one
+            that is not there, by `scale`? "lognormal": the first column is exp(2 z), and its logarithm is
+            shifted by 0.2. 300 pairs each
+  scales    Structure far below the median distance, d = 2, n = 2,000: three clusters around (0, 0), (100, 0)
+            and (0, 100) with the deviations s, 5 and 20. Split: the first becomes two, 6 s apart. Shares: it
+            has 0.41 of the rows, not 0.33. Wide: the third has a deviation of 25. And rows in one scale:
+            normal, whose first mean differs by 0.1, and exponential, with all values larger by 7 %. At the
+            median bandwidth, and at what `bandwidth="auto"` makes of the third sample: how many bandwidths,
+            how often a difference is found, and how long the two passes take. 300 pairs each
+  robust-level  False alarms of --robust auto at 5 %, 2,000 rows a side: simulated rows with light and heavy
+            tails, and (with --data DIR) taxi trips, KEGG and bike rentals drawn with replacement, linear
+            kernel at robust scale; without corrupted rows, and with 3 of 1e6 a side. "untested" pairs had a
+            warning instead of a verdict; the rate is that of the others. And the power: fares + 10 %, with 5
+            corrupted rows a side. 500 pairs each
+  real-level  False alarms at 5 % with the defaults of nysketch (Gaussian kernel at the median distance, scale
+            auto), plain and with --robust auto, on real rows drawn with replacement (--data DIR) and on those
+            simulated rows, 2,000 a side. 500 pairs each
+  robust-grid  0, 1, 8, 50 or 200 corrupted rows a side of 10,000, d = 5, means that differ by 0.1 deviations
+            in all columns; at 5 to 1e6 deviations, in opposite directions on the two sides, scattered or
+            consecutive; 64, 256 or 1024 blocks; linear, quadratic and Gaussian kernels. How the MMD is right:
+            within 15 % of the clean one; or warned of, without a verdict; or within two printed errors; or
+            within the printed limit, off by no more than so many rows can hide. Anything else is silent. One
+            pair each
   speed     Seconds of a whole process that compares two sketch files of 1,000 landmarks with 1,000
             permutations; of the same test on all rows of smaller samples, in NumPy; of tests by column
 
 Sketches have m = 100 landmarks (speed: 1,000), from a third sample of 1,000 rows unless said otherwise, the
-Gaussian kernel at the median distance, 64 blocks and at most 64 runs, no cells and (but for "robust" and
-"speed") no sampled rows. Ten pairs share a basis. Simulations take 299 permutations, to save time: with p =
-(1 + #)/300 a test at 5 % can have that level exactly; users get 1,000.
+Gaussian kernel at the median distance, 64 blocks and at most 64 runs, no cells and (but for "truth",
+"robust" and "speed") no sampled rows. Ten pairs share a basis. Simulations take 299 permutations, to save
+time: with p = (1 + #)/300 a test at 5 % can have that level exactly; users get 1,000.
 
 One process takes roughly 5 minutes each for level, landmarks and serial, 20 for power, 15 for robust, and a
 minute or two for the others; --processes 2 takes half of that. --runs 10 gives a quick look.
@@ -54,6 +84,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
@@ -66,6 +97,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # before anything loads BLAS or OpenMP
 
 import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 import scipy  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from scipy.signal import lfilter  # noqa: E402
@@ -83,8 +116,23 @@ Run = Callable[[Seed], Result]
 
 LANDMARKS, PILOT, BLOCKS = 100, 1000, 64
 SHARED = 10  # pairs with one basis
+TILE = 500  # rows of a kernel matrix at a time
 ALPHA = 0.05
-RUNS = {"level": 1000, "landmarks": 500, "serial": 500, "power": 300, "robust": 10, "polluted": 2, "speed": 3}
+RUNS = {
+    "level": 1000,
+    "landmarks": 500,
+    "serial": 500,
+    "power": 300,
+    "truth": 20,
+    "robust": 10,
+    "polluted": 2,
+    "wild": 300,
+    "scales": 300,
+    "robust-level": 500,
+    "real-level": 500,
+    "robust-grid": 1,
+    "speed": 3,
+}
 PERMUTATIONS, FULL_PERMUTATIONS = 299, 200
 RATES = ("permutation", "bootstrap", "auto")
 
@@ -191,6 +239,7 @@ class Runner:
     def __init__(self, options: argparse.Namespace) -> None:
         self._seed, self._runs = options.seed, options.runs
         self._processes = options.processes
+        self.data: str | None = options.data
         self._pool = None
         if self._processes > 1:  # spawned: a forked process would lack the threads that this one has
             self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"))
@@ -397,6 +446,80 @@ def power(run: Runner) -> Iterator[Result]:
         }
 
 
+# ---- truth ----------------------------------------------------------------------------------------
+
+DRIFTS = {"none": 0.0, "covered": 0.15, "half covered": 1.0, "far": 3.0}
+SIZES = {2: 3000, 10: 3000, 100: 3000, 768: 1500}
+
+
+def mean_kernel(x: Floats, y: Floats, bandwidth: float) -> float:
+    """Return the mean of the Gaussian kernel over all pairs."""
+    total, squares = 0.0, np.einsum("ij,ij->i", y, y)
+    for start in range(0, len(x), TILE):
+        part = x[start : start + TILE]
+        values = 2 * part @ y.T - squares - np.einsum("ij,ij->i", part, part)[:, None]
+        total += float(np.exp(np.minimum(values, 0) / (2 * bandwidth**2)).sum())
+    return total / len(x) / len(y)
+
+
+def made_of(rows: Floats, basis: nysketch.Basis, seed: Seed, rng: Random) -> nysketch.Sketch:
+    """Sketch rows at once, in two parts, or with more rows that are subtracted again."""
+    sketch = partial(sketched, basis=basis, seed=seed, sample_rows=2000)
+    if seed[1] % 3 == 1:
+        cut = len(rows) // 3
+        return sketch(rows[:cut]) + sketch(rows[cut:])
+    if seed[1] % 3 == 2:
+        more = sketch(rows[rng.integers(len(rows), size=len(rows) // 2)] + 1)
+        return (sketch(rows) + more) - more
+    return sketch(rows)
+
+
+def truth_run(seed: Seed, *, d: int, drift: str) -> Result:
+    rng = np.random.default_rng([*seed, d, list(DRIFTS).index(drift)])
+    basis = third(normal, d, seed[1] // SHARED, scale="none")
+    width = basis.kernel.bandwidth
+    x, y = normal(rng, SIZES[d], d), normal(rng, SIZES[d], d)
+    shift = DRIFTS[drift] * math.sqrt(2 * d)
+    y += shift / math.sqrt(d)
+    a, b = (made_of(rows, basis, seed, rng) for rows in (x, y))
+    found = compared(a, b, seed, test="none")
+    squared = mean_kernel(x, x, width) + mean_kernel(y, y, width) - 2 * mean_kernel(x, y, width)
+    exact, two = math.sqrt(max(squared, 0.0)), 2 * found.standard_error
+    # Of two normal distributions, in closed form.
+    spread = (1 + 2 / width**2) ** (-d / 2)
+    population = 2 * spread * (1 - math.exp(-(shift**2) / (2 * (width**2 + 2))))
+    distance = found.distance
+    return {
+        "exact": exact,
+        "printed": found.mmd,
+        "error": found.standard_error,
+        "projected": distance.projected,
+        "outside": distance.outside_share,
+        "within": abs(found.mmd - exact) <= two,
+        "projected within": abs(distance.projected - exact) <= two,
+        "population": abs(distance.squared_unbiased - population) <= 2 * distance.squared_se,
+        "off": abs(found.mmd - exact),
+        "noted": any("outside the span" in note or "next to nothing" in note for note in found.notes),
+    }
+
+
+def truth(run: Runner) -> Iterator[Result]:
+    runs = run.runs("truth")
+    for d, drift in product(SIZES, DRIFTS):
+        results, seconds = run(partial(truth_run, d=d, drift=drift), runs, f"truth {d} {drift}")
+        names = ("exact", "printed", "error", "projected", "outside", "off")
+        rates = ("within", "projected within", "population", "noted")
+        yield {
+            "table": "The MMD beside the exact one",
+            "d": d,
+            "drift": drift,
+            "pairs": runs,
+            **{name: f"{rate(results, name):.4f}" for name in names},
+            **{name: rate(results, name) for name in rates},
+            "seconds": seconds,
+        }
+
+
 # ---- robust ---------------------------------------------------------------------------------------
 
 KERNELS: dict[str, dict[str, Any]] = {
@@ -506,6 +629,180 @@ def polluted(run: Runner) -> Iterator[Result]:
         yield from robust_tables(run, kernel, 10_000, some, run.runs("polluted"), own=True)
 
 
+# ---- robust-level ----------------------------------------------------------------------------------
+
+SIMULATED: dict[str, Callable[[Random, int], Floats]] = {
+    "normal": lambda rng, n: rng.standard_normal((n, 4)),
+    "t(3)": lambda rng, n: rng.standard_t(3, (n, 4)),
+    "lognormal": lambda rng, n: np.exp(rng.standard_normal((n, 4))),
+}
+TABLES = {
+    "taxi": ("nyc_taxi_360k.parquet", ["duration_s", "trip_distance", "fare_amount", "tip_amount"]),
+    "KEGG": ("uci_keggundirected_63608x28.parquet", None),
+    "bike": ("uci_bike_17379x18.parquet", None),
+}
+
+
+@cache
+def table_rows(folder: str, name: str) -> Floats:
+    """Return the numbers of a real table: at most six columns, those that vary."""
+    file, columns = TABLES[name]
+    table = pq.read_table(Path(folder) / file, columns=columns)
+    numeric = [c for c in table.column_names if pa.types.is_floating(table[c].type) or columns]
+    rows = np.column_stack([table[c].to_numpy() for c in numeric]).astype(np.float64)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return rows[:, rows.std(axis=0) > 0][:, :6]
+
+
+def drawn(rng: Random, n: int, source: str, folder: str | None) -> Floats:
+    if source in SIMULATED:
+        return SIMULATED[source](rng, n)
+    assert folder is not None
+    rows = table_rows(folder, source)
+    return rows[rng.integers(len(rows), size=n)]
+
+
+@cache
+def basis_of(source: str, folder: str | None, kernel: str = "linear") -> nysketch.Basis:
+    rng = np.random.default_rng([98, 0])
+    scale = "robust" if kernel == "linear" else "auto"
+    return based_on(drawn(rng, 10_000, source, folder), seed=0, kernel=kernel, scale=scale)
+
+
+def robust_level_run(
+    seed: Seed, *, source: str, folder: str | None, bad: int, factor: float, kernel: str = "linear"
+) -> Result:
+    rng = np.random.default_rng([*seed, bad])
+    n, found = 6000 if factor != 1 else 2000, []
+    for side in range(2):
+        rows = drawn(rng, n, source, folder).copy()
+        if side and factor != 1:
+            rows[:, 2] *= factor  # fares
+        if bad:
+            rows[rng.choice(n, bad, replace=False)] = 1e6 * rng.normal(1, 0.3, (bad, rows.shape[1]))
+        number = (seed[0], 2 * seed[1] + side)
+        found.append(sketched(rows, basis_of(source, folder, kernel), number, sample_rows=500))
+    robust = compared(*found, seed, robust="auto")
+    plain = compared(*found, seed)
+    return {"robust": robust.rejected, "plain": bool(plain.rejected)}
+
+
+def robust_level(run: Runner) -> Iterator[Result]:
+    runs = run.runs("robust-level")
+    sources = [*SIMULATED, *(TABLES if run.data else ())]
+    cases: list[tuple[str, int, float]] = [(source, bad, 1.0) for source in sources for bad in (0, 3)]
+    if run.data:
+        cases.append(("taxi", 5, 1.1))
+    for source, bad, factor in cases:
+        count = runs if factor == 1 else max(runs // 5, 1)
+        work = partial(robust_level_run, source=source, folder=run.data, bad=bad, factor=factor)
+        results, seconds = run(work, count, f"robust level {source} {bad}")
+        tested = [r for r in results if r["robust"] is not None]
+        low, high = interval(len(tested)) if tested else (0.0, 1.0)
+        yield {
+            "table": "False alarms of --robust at 5 % (power where fares are larger)",
+            "rows": source if factor == 1 else f"{source}, fares × {factor}",
+            "corrupted rows a side": bad,
+            "pairs": count,
+            "untested": count - len(tested),
+            "robust": rate(tested, "robust") if tested else math.nan,
+            "plain": rate(results, "plain"),
+            "99 % interval": f"{low:.3f}–{high:.3f}" if factor == 1 else "",
+            "seconds": seconds,
+        }
+
+
+def real_level(run: Runner) -> Iterator[Result]:
+    for source in [*SIMULATED, *(TABLES if run.data else ())]:
+        work = partial(robust_level_run, source=source, folder=run.data, bad=0, factor=1.0, kernel="gaussian")
+        results, seconds = run(work, run.runs("real-level"), f"real level {source}")
+        tested = [r for r in results if r["robust"] is not None]
+        low, high = interval(len(results))
+        yield {
+            "table": "False alarms at 5 % with the Gaussian kernel of the defaults",
+            "rows": source,
+            "pairs": len(results),
+            "plain": rate(results, "plain"),
+            "robust": rate(tested, "robust") if tested else math.nan,
+            "untested": len(results) - len(tested),
+            "99 % interval": f"{low:.3f}–{high:.3f}",
+            "seconds": seconds,
+        }
+
+
+# ---- robust-grid -----------------------------------------------------------------------------------
+
+GRID_KERNELS: dict[str, dict[str, Any]] = {
+    "linear": {"kernel": "linear"},
+    "quadratic": {"kernel": "polynomial", "degree": 2},
+    "gaussian": {},
+}
+HOW = ("within 15 %", "warned", "two errors", "limit", "silent")
+GRID_SIZES = (5.0, 20.0, 100.0, 1e3, 1e6)
+
+
+def robust_grid_run(seed: Seed, *, kernel: str, blocks: int) -> Result:
+    n, d, found = 10_000, 5, []
+    rng = np.random.default_rng([*seed, blocks])
+    x, y = normal(rng, n, d), normal(rng, n, d) + 0.1
+    basis = third(normal, d, seed[1], scale="none", **GRID_KERNELS[kernel])
+
+    def sketches(*sides: Floats) -> list[nysketch.Sketch]:
+        return [
+            sketched(rows, basis, (seed[0], 2 * seed[1] + i), sample_rows=None, blocks=blocks)
+            for i, rows in enumerate(sides)
+        ]
+
+    clean = compared(*sketches(x, y), seed, test="none", blocks="random")
+    cases = [(0, "scattered", 0.0), *product((1, 8, 50, 200), ("scattered", "consecutive"), GRID_SIZES)]
+    for bad, where, size in cases:
+        pattern = "burst" if where == "consecutive" else "one sign"
+        # Away from each other: what goes wrong alike on both sides would cancel.
+        sides = [with_bad_rows(rng, rows, bad, pattern, sign * size) for rows, sign in ((x, -1), (y, 1))]
+        robust = compared(*sketches(*sides), seed, robust="auto")
+        assert robust.robustness is not None
+        off = abs(robust.mmd - clean.mmd)
+        warned = robust.robustness.overwhelmed and robust.verdict is None
+        limit = 100 * 2 * bad / n * robust.robustness.unseen.mmd_per_percent
+        # Warnings first: errors that corrupted rows have made large would excuse anything.
+        how = "within 15 %" if off <= 0.15 * clean.mmd else "warned" if warned else ""
+        how = how or ("two errors" if off <= 2 * robust.standard_error else "")
+        how = how or ("limit" if off <= limit else "silent")
+        key = {"kernel": kernel, "blocks": blocks, "bad": bad, "where": where, "size": size}
+        found.append(
+            key
+            | {
+                "ratio": robust.mmd / clean.mmd,
+                "how": how,
+                "used": robust.blocks,
+                "limit": limit,
+                "warned": warned,
+            }
+        )
+    return {"found": found}
+
+
+def robust_grid(run: Runner) -> Iterator[Result]:
+    runs = run.runs("robust-grid")
+    for kernel, blocks in product(GRID_KERNELS, (64, 256, 1024)):
+        results, _ = run(
+            partial(robust_grid_run, kernel=kernel, blocks=blocks), runs, f"grid {kernel} {blocks}"
+        )
+        everything = [r for one in results for r in one["found"]]
+        for (bad,), part in grouped(everything, "bad").items():
+            counts = {how: sum(r["how"] == how for r in part) for how in HOW}
+            silent = [f"{r['where']} {r['size']:g}: {r['ratio']:.3g}" for r in part if r["how"] == "silent"]
+            yield {
+                "table": "Answers with corrupted rows, by how they are right",
+                "kernel": kernel,
+                "blocks": blocks,
+                "corrupted rows a side": bad,
+                **counts,
+                "which": "; ".join(silent),
+                "cases": part,
+            }
+
+
 def grouped(results: list[Result], *names: Any) -> dict[tuple[Any, ...], list[Result]]:
     """Return results by the values of these names or functions, in the order of appearance."""
     groups: dict[tuple[Any, ...], list[Result]] = {}
@@ -513,6 +810,113 @@ def grouped(results: list[Result], *names: Any) -> dict[tuple[Any, ...], list[Re
         key = tuple(name(r) if callable(name) else r[name] for name in names)
         groups.setdefault(key, []).append(r)
     return groups
+
+
+# ---- wild values and several scales ---------------------------------------------------------------
+
+SCALES = ("standard", "auto", "robust")
+
+
+def wild_rows(rng: Random, n: int, wild: int | str, shift: float = 0.0) -> Floats:
+    rows = normal(rng, n, 5)
+    rows[:, 0] += shift
+    if wild == "lognormal":
+        rows[:, 0] = np.exp(2 * rows[:, 0])
+    else:
+        rows[:wild, 0] = 1e6
+    return rng.permutation(rows)
+
+
+def wild_run(seed: Seed, *, wild: int | str) -> Result:
+    rng = np.random.default_rng([*seed, 5])
+    x, y, moved = (wild_rows(rng, 1000, wild, shift) for shift in (0.0, 0.0, 0.2))
+    found = {}
+    for scale in SCALES:
+        basis = based_on(x, seed=seed[1], scale=scale)
+        a = sketched(x, basis, seed)
+        for what, rows in (("no shift", y), ("shift", moved)):
+            found[f"{scale}: {what}"] = bool(compared(a, sketched(rows, basis, seed), seed).rejected)
+    return found
+
+
+def wild(run: Runner) -> Iterator[Result]:
+    runs = run.runs("wild")
+    for values in (0, 1, 10, 30, "lognormal"):
+        warnings.simplefilter("ignore", nysketch.NysketchWarning)  # of wild values, which there are
+        results, seconds = run(partial(wild_run, wild=values), runs, f"wild {values}")
+        names = [f"{scale}: {what}" for what in ("no shift", "shift") for scale in SCALES]
+        low, high = interval(runs)
+        rates = {name: rate(results, name) for name in names}
+        outside = [name for name in names if "no shift" in name and not low <= rates[name] <= high]
+        yield {
+            "table": "Wild values in the first column: rejections at 5 %, by scale",
+            "wild values": values,
+            "pairs": runs,
+            **rates,
+            "99 % interval": f"{low:.3f}–{high:.3f}",
+            "outside": ", ".join(outside) or "none",
+            "seconds": seconds,
+        }
+
+
+def clusters(rng: Random, n: int, d: int, *, narrow: float, change: str = "") -> Floats:
+    first = 0.41 if change == "shares" else 1 / 3
+    which = rng.choice(3, n, p=[first, (1 - first) / 2, (1 - first) / 2])
+    spreads = np.array([narrow, 5.0, 25.0 if change == "wide" else 20.0])
+    rows = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])[which]
+    rows += spreads[which, None] * rng.standard_normal((n, d))
+    if change == "split":
+        rows[which == 0, 0] += narrow * rng.choice([-3.0, 3.0], (which == 0).sum())
+    return rows
+
+
+def one_scale(rng: Random, n: int, d: int, *, kind: str, change: str = "") -> Floats:
+    if kind == "normal":
+        return rng.standard_normal((n, d)) + (np.array([0.1, 0.0]) if change else 0.0)
+    return rng.exponential(1.07 if change else 1.0, (n, d))
+
+
+SCENES: dict[str, tuple[Callable[..., Floats], tuple[str, ...]]] = {
+    **{
+        f"s = {s:g}": (partial(clusters, narrow=s), ("", "split", "shares", "wide"))
+        for s in (0.05, 0.2, 1, 5)
+    },
+    **{kind: (partial(one_scale, kind=kind), ("", "moved")) for kind in ("normal", "exponential")},
+}
+
+
+def scales_run(seed: Seed, *, scene: str, change: str) -> Result:
+    draw, _ = SCENES[scene]
+    rng = np.random.default_rng([*seed, 6])
+    x, y = draw(rng, 2000, 2), draw(rng, 2000, 2, change=change)
+    found: Result = {}
+    for bandwidth in ("median", "auto"):
+        basis = third(draw, 2, seed[1] // SHARED, bandwidth=bandwidth)
+        start = time.perf_counter()
+        a, b = sketched(x, basis, seed), sketched(y, basis, seed)
+        found[f"{bandwidth}: ms"] = 1000 * (time.perf_counter() - start)
+        found[bandwidth] = bool(compared(a, b, seed).rejected)
+    found["bandwidths"] = len(getattr(basis.kernel, "bandwidths", [0]))
+    return found
+
+
+def scales(run: Runner) -> Iterator[Result]:
+    runs = run.runs("scales")
+    low, high = interval(runs)
+    for scene, (_, changes) in SCENES.items():
+        for change in changes:
+            results, _ = run(partial(scales_run, scene=scene, change=change), runs, f"{scene} {change}")
+            rates = {name: rate(results, name) for name in ("median", "auto")}
+            outside = [name for name, value in rates.items() if not change and not low <= value <= high]
+            yield {
+                "table": "Structure at several scales: rejections at 5 %, by bandwidth",
+                "rows": scene,
+                "change": change or "none",
+                "pairs": runs,
+                **rates,
+                "outside 99 %": ", ".join(outside) or "none",
+                **{name: rate(results, name) for name in ("bandwidths", "median: ms", "auto: ms")},
+            }
 
 
 # ---- speed ----------------------------------------------------------------------------------------
@@ -571,8 +975,14 @@ SECTIONS: dict[str, Callable[[Runner], Iterator[Result]]] = {
     "landmarks": own_landmarks,
     "serial": serial,
     "power": power,
+    "truth": truth,
     "robust": robust,
     "polluted": polluted,
+    "wild": wild,
+    "scales": scales,
+    "robust-level": robust_level,
+    "real-level": real_level,
+    "robust-grid": robust_grid,
     "speed": speed,
 }
 
@@ -588,7 +998,7 @@ def shown(value: Any) -> str:
 
 def print_results(results: list[Result]) -> None:
     for (table,), rows in grouped(results, "table").items():
-        header = [name for name in rows[0] if name not in ("table", "section", "detail")]
+        header = [name for name in rows[0] if name not in ("table", "section", "detail", "cases")]
         print(f"\n{table}:\n\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
         for row in rows:
             print(f"| {' | '.join(shown(row[name]) for name in header)} |")
@@ -611,6 +1021,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help="pairs per case, instead of what the sections say")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1, help="how many to use, of one thread each")
+    parser.add_argument("--data", type=str, metavar="DIR", help="a folder with the tables of robust-level")
     parser.add_argument("--json", type=Path, help="also write the numbers here; other sections stay")
     options = parser.parse_args()
     if options.json and not options.json.parent.is_dir():

@@ -56,8 +56,9 @@ from tqdm import tqdm
 
 import nysketch
 from nysketch.kernels import Subsequence
-from nysketch.twosample.median_of_means import monk_mmd, robust_centre
+from nysketch.twosample.median_of_means import monk_mmd
 from nysketch.twosample.mmd import Blocks, MMDEstimate
+from nysketch.twosample.pooled import find_outlying
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -284,7 +285,8 @@ def robust_mmds(first: nysketch.Sketch, second: nysketch.Sketch, groups: int) ->
     Its median over groups, and its MMD: that of the blocks which are not left out.
     """
     blocks = [Blocks.of(s.basis.to_features(s.block_kernel_sums), s.block_rows) for s in (first, second)]
-    left = [side.only(robust_centre(side, groups).kept()) for side in blocks]
+    found = find_outlying(*blocks)
+    left = [side.only(found.kept(i)) for i, side in enumerate(blocks)]
     return monk_mmd(*blocks, groups).value, MMDEstimate.of(*left).mmd
 
 
