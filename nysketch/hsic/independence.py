@@ -1,8 +1,10 @@
 """Are groups of columns independent? From a sketch: HSIC, a test, how strong it is, and the same for pairs.
 
-The statistics are those of statistic.py. Here they get what they need from a sketch: means at the landmarks
-from the sums over all rows, and sampled rows to shuffle. If the sample is all rows, the test is exact;
-otherwise it compares the statistic of all rows with what shuffling does to that of the sample.
+The statistics are those of statistic.py and v_statistic.py. Here they get what they need from a sketch: means
+at the landmarks from the sums over all rows, and sampled rows to shuffle. If the sample is all rows, the test
+is exact; otherwise it compares the statistic of all rows with what shuffling does to that of the sample.
+Where rows are copies of others, or resemble their neighbours in several groups, sums over all rows seem to
+say more than they do: the sampled rows alone are tested, one of each, in the order of their file.
 """
 
 from __future__ import annotations
@@ -17,99 +19,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nysketch._support.html_repr import MOST_ROWS, counted, html_table, listed, one_line, with_error
-from nysketch._support.html_repr import verdict as verdict_in_words
+from nysketch._support.blas import one_thread
 from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Rows
-from nysketch.accumulators.groups import Subset, grouped
+from nysketch.accumulators.groups import Subset
 from nysketch.accumulators.options import DEFAULT_SHUFFLES, MOST_SHUFFLES
 from nysketch.basis.nystrom import NystromBasis
-from nysketch.errors import IncompatibleError, InputError, UsageError
-from nysketch.hsic import statistic
+from nysketch.errors import UsageError
+from nysketch.hsic import statistic, v_statistic
+from nysketch.hsic.estimate import estimate
+from nysketch.hsic.order import Order
+from nysketch.hsic.results import Independence
 from nysketch.hsic.statistic import HSICTestResult
+from nysketch.hsic.view import FEWEST_ROWS, View
 from nysketch.kernels import Product
 from nysketch.sketches.sketch import Sketch
-from nysketch.twosample.embeddings import Embedded
 from nysketch.twosample.multiple_testing import holm
+from nysketch.twosample.results import AUTO, CONSECUTIVE, PARTITIONS, RANDOM
 
-# Fewer rows than these say nothing.
-FEWEST_ROWS = 20
 # Sampled rows to measure the strength of a dependence, and its error, on: pairs of them take a second.
 _MEASURED_ROWS = 2000
 # Rows in which groups must be expected to vary together for the asymptotic test: as for a table of counts.
 _FEWEST_VARYING = 5.0
-
-
-@dataclass(frozen=True, repr=False)
-class Independence:
-    """Whether some groups are independent of each other; `pairs` are all pairs of them, if asked for."""
-
-    groups: tuple[str, ...]
-    rows: int
-    hsic: float
-    standard_error: float | None  # None without sampled rows
-    normalised: float | None
-    verdict: HSICTestResult | None
-    alpha: float
-    notes: list[str]
-    pairs: tuple[Independence, ...] = ()
-    p_value_adjusted: float | None = None  # of a pair, for the number of pairs
-
-    @property
-    def p_value(self) -> float | None:
-        """The share of permutations whose statistic is as large; None without a test."""
-        return None if self.verdict is None else self.verdict.p_value
-
-    @property
-    def rejected(self) -> bool | None:
-        """Whether they depend on each other beyond chance, after adjustment for the number of pairs."""
-        p = self.p_value if self.p_value_adjusted is None else self.p_value_adjusted
-        return None if p is None else p <= self.alpha
-
-    def _found(self) -> tuple[str, ...]:
-        p = self.p_value if self.p_value_adjusted is None else self.p_value_adjusted
-        strength = f"HSIC {with_error(self.hsic, self.standard_error)}"
-        return strength, *verdict_in_words(self.rejected, p, self.alpha, "dependent")
-
-    def __repr__(self) -> str:
-        return one_line("Independence", counted(len(self.groups), "group"), *self._found())
-
-    def _repr_html_(self) -> str:
-        facts: dict[str, object] = {
-            "groups": listed(self.groups),
-            "found": ", ".join(self._found()),
-            "strength": None if self.normalised is None else f"{self.normalised:.3g}",
-            "rows": f"{self.rows:,}",
-            "notes": " ".join(self.notes) or None,
-        }
-        pairs = {", ".join(pair.groups): ", ".join(pair._found()) for pair in self.pairs[:MOST_ROWS]}
-        return html_table("Independence", facts | pairs)
-
-    def describe(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        verdict = self.verdict
-        described: dict[str, Any] = {
-            "alpha": self.alpha,
-            "exact": None if verdict is None else verdict.exact,
-            "groups": list(self.groups),
-            "hsic": self.hsic,
-            "hsic_squared": self.hsic**2,
-            "normalised": self.normalised,
-            "notes": self.notes,
-            "p_value": self.p_value,
-            "rejected": self.rejected,
-            "rows": self.rows,
-            "shuffled_rows": None if verdict is None else verdict.permuted_rows,
-            "shuffles": None if verdict is None else verdict.permutations,
-            "standard_error": self.standard_error,
-            "statistic": None if verdict is None else verdict.statistic,
-            "threshold": None if verdict is None or np.isinf(verdict.threshold) else verdict.threshold,
-        }
-        if self.p_value_adjusted is not None:
-            described["p_value_adjusted"] = self.p_value_adjusted
-        if self.pairs:
-            described["pairs"] = [pair.describe() for pair in self.pairs]
-        return described
 
 
 def independence(
@@ -119,34 +50,44 @@ def independence(
     shuffles: int | None = None,
     seed: int = 0,
     pairs: bool = False,
+    blocks: str = AUTO,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Independence:
     """Tell whether the groups of columns of a sketch are independent of each other.
 
     `shuffles` are as many as the sketch was made for, and as alpha needs, unless told otherwise; 0 for no
-    test.
+    test. `blocks` is what is permuted: rows, which are taken as independent of each other (random); groups as
+    a whole, shifted against each other in the order of the rows (consecutive); or what suits the rows.
     """
+    if blocks not in PARTITIONS:
+        raise UsageError(f"`blocks` must be one of {', '.join(PARTITIONS)}, not {blocks!r}")
     if not 0 < alpha < 1:
         raise UsageError(f"`alpha` must be between 0 and 1, not {alpha:g}")
     require_seed(seed)
-    view = _View.of(sketch)
-    count = len(view.basis.groups)
-    wanted: list[Subset] = [tuple(range(count))]
-    if pairs and count > 2:
-        wanted += combinations(range(count), 2)
-        view.require_pairs()
-    draws = _shuffles(sketch, shuffles, alpha, len(wanted) - 1)
-    found = []
-    for number, part in enumerate(wanted):
-        if progress is not None:
-            progress(number, len(wanted))
-        found.append(_of_part(view, part, alpha=alpha, permutations=draws, seed=seed, threads=threads))
+    with one_thread():
+        view = View.of(sketch)
+        count = len(view.basis.groups)
+        wanted: list[Subset] = [tuple(range(count))]
+        if pairs and count > 2:
+            wanted += combinations(range(count), 2)
+            view.require_pairs()
+        draws = _shuffles(sketch, shuffles, alpha, len(wanted) - 1)
+        how = _How(alpha, draws, seed, blocks, threads)
+        found = []
+        for number, part in enumerate(wanted):
+            if progress is not None:
+                progress(number, len(wanted))
+            found.append(_of_part(view, part, how))
     if progress is not None:
         progress(len(wanted), len(wanted))
     joint, rest = found[0], found[1:]
     notes = [*dict.fromkeys([*view.notes, *(note for each in found for note in each.notes)])]
     return replace(joint, pairs=tuple(_adjust_pairs(rest)), notes=notes)
+
+
+# What a test takes besides the sketch: matrices of 2,000 sampled rows, some at a time.
+TEST_BYTES = 120 << 20
 
 
 def require_shuffles(shuffles: int, alpha: float, pairs: int = 0) -> None:
@@ -171,94 +112,48 @@ def _shuffles(sketch: Sketch, shuffles: int | None, alpha: float, pairs: int) ->
 
 
 def _adjust_pairs(pairs: list[Independence]) -> list[Independence]:
-    values = [pair.p_value for pair in pairs]
-    if len(pairs) < 2 or any(value is None for value in values):
+    tested = [(pair, pair.p_value) for pair in pairs]
+    values = [value for _, value in tested if value is not None]
+    if len(values) < 2:
         return pairs
-    together = holm(np.array(values, np.float64)).tolist()
-    return [replace(pair, p_value_adjusted=p) for pair, p in zip(pairs, together, strict=True)]
+    together = iter(holm(np.array(values, np.float64)).tolist())
+    return [
+        pair if value is None else replace(pair, p_value_adjusted=next(together)) for pair, value in tested
+    ]
 
 
-@dataclass(frozen=True, eq=False)
-class _View:
-    """What a sketch knows of its groups, and its sampled rows, scaled."""
-
-    sketch: Sketch
-    basis: NystromBasis
-    parts: list[NystromBasis]  # of each group
-    rows: Rows
-    notes: list[str]
-
-    @classmethod
-    def of(cls, sketch: Sketch) -> _View:
-        """Look at a sketch; raise an error if it knows nothing of groups."""
-        basis = grouped(sketch.basis)
-        if basis is None:
-            raise IncompatibleError(
-                "the sketch has no groups of columns. Sketch the data with "
-                '`groups={"x": ["a", "b"], "y": ["c"]}`'
-            )
-        if sketch.groups is None:
-            raise IncompatibleError(
-                "the sketch has no sums of its groups: it was made with `permutations=0` or by an older "
-                "version, or merged with such a sketch. Sketch the data again"
-            )
-        if sketch.rows < FEWEST_ROWS:
-            raise InputError(f"the sketch has {sketch.rows} rows; the test needs at least {FEWEST_ROWS}")
-        sketch.require_weight()
-        rows = np.asarray(sketch.tally.sample.scaled(basis.middle), np.float64)
-        parts = [basis.of_groups([number]) for number in range(len(basis.groups))]
-        return cls(sketch, basis, parts, rows, _notes_on_order(sketch) + _notes_on_duplicates(sketch))
-
-    def require_pairs(self) -> None:
-        """Raise an IncompatibleError unless there are sums of pairs."""
-        assert self.sketch.groups is not None
-        if not self.sketch.groups.pairs:
-            raise IncompatibleError(
-                "the sketch has no sums of pairs of groups. Sketch the data with `pairs=True`"
-            )
+@dataclass(frozen=True)
+class _How:
+    alpha: float
+    permutations: int
+    seed: int
+    blocks: str
+    threads: int
 
     @property
-    def all_rows(self) -> bool:
-        """Whether all rows are in the sample."""
-        return len(self.rows) == self.sketch.rows
-
-    def means(self, part: Subset) -> tuple[Floats, Floats]:
-        """Return the means at the landmarks of the product over some groups, and of each of them."""
-        sums = self.sketch.groups
-        assert sums is not None
-        weight = self.sketch.total_weight
-        whole = len(part) == len(self.basis.groups)
-        joint = self.sketch.kernel_sums if whole else sums.only((part,)).sums.high[0]
-        singles = sums.only(tuple((number,) for number in part)).sums.high
-        return joint / weight, singles / weight
+    def settings(self) -> dict[str, Any]:
+        """What every test is told."""
+        return {
+            "permutations": self.permutations,
+            "alpha": self.alpha,
+            "seed": self.seed,
+            "threads": self.threads,
+        }
 
 
-def _of_part(
-    view: _View, part: Subset, *, alpha: float, permutations: int, seed: int, threads: int
-) -> Independence:
+def _of_part(view: View, part: Subset, how: _How) -> Independence:
     basis = view.basis if len(part) == len(view.basis.groups) else view.basis.of_groups(part)
-    kernel = basis.kernel
-    assert isinstance(kernel, Product)
     mean, means = view.means(part)
     parts = [view.parts[number] for number in part]
-    squared = statistic.hsic_squared(basis, parts, mean, means)
+    at_landmarks = math.sqrt(statistic.hsic_squared(basis, parts, mean, means))
     rows = view.rows[:, view.basis.features_of(part)]
-    notes: list[str] = []
-    some = rows[:_MEASURED_ROWS]
-    error = strength = None
+    some = rows if len(rows) == view.worth <= _MEASURED_ROWS else rows[:_MEASURED_ROWS]
+    hsic, error, strength = at_landmarks, None, None
     if len(some) >= FEWEST_ROWS and not view.sketch.weighted:
-        measured = statistic.measure(basis, parts, some)
-        sampling = statistic.hsic_standard_error(basis, mean, means, some, view.sketch.rows)
-        error = math.hypot(sampling, measured.landmark_error)
-        strength = measured.normalise(squared)
-    settings: dict[str, Any] = {
-        "permutations": permutations,
-        "alpha": alpha,
-        "seed": seed,
-        "threads": threads,
-    }
-    verdict = None
-    if not permutations:
+        found = estimate(basis, mean, means, some, view.worth)
+        hsic, error, strength = found.hsic, found.standard_error, found.normalised
+    verdict, blocks, notes = None, RANDOM, list[str]()
+    if not how.permutations:
         pass
     elif view.sketch.weighted:
         notes.append("Rows have weights, and weighted rows cannot be permuted: no test.")
@@ -266,27 +161,110 @@ def _of_part(
         notes.append(
             "The sketch has no sampled rows to permute: no test. Sketch with more `permutation_rows`."
         )
-    elif view.all_rows:
-        verdict = statistic.exact_test(kernel, rows, landmarks=basis.m, **settings)
-    elif _varying_together(kernel, rows) < _FEWEST_VARYING:
+    else:
+        in_order = Order(tuple(view.orders[number] for number in part), len(rows))
+        blocks = _blocks(view, in_order, how.blocks)
+        notes += _notes_on_order(view, in_order, how.blocks, blocks)
+        if blocks == RANDOM or in_order.shiftable:
+            verdict, more = _tested(view, basis, parts, (mean, means), rows, how, blocks)
+            notes += more
+    return Independence(
+        groups=tuple(group.name for group in basis.groups),
+        rows=view.sketch.rows,
+        hsic=hsic,
+        standard_error=error,
+        hsic_at_landmarks=at_landmarks,
+        normalised=strength,
+        verdict=verdict,
+        alpha=how.alpha,
+        notes=notes,
+        blocks=blocks,
+    )
+
+
+def _blocks(view: View, found: Order, wanted: str) -> str:
+    """Choose what to permute: rows, unless those of several groups resemble their neighbours."""
+    if wanted != AUTO:
+        return wanted
+    return RANDOM if found.exchangeable and not view.unseen_order() else CONSECUTIVE
+
+
+def _notes_on_order(view: View, found: Order, wanted: str, blocks: str) -> list[str]:
+    """Say what `_blocks` has made of rows that resemble their neighbours, or why there is no test."""
+    who = " and ".join(found.serial)
+    if blocks == RANDOM:
+        if found.sorted_by is not None and len(found.serial) > 1:
+            return [
+                f"Rows are sorted by {found.sorted_by}, and other groups follow it: rows are taken as "
+                "independent of each other."
+            ]
+        if found.exchangeable:
+            return []
+        return [
+            f'Rows resemble their neighbours in {who}. `blocks="random"` ignores this: valid if rows are '
+            "independent and merely sorted; otherwise the test rejects too often."
+        ]
+    cause = f"Rows resemble their neighbours in {who}" if len(found.serial) > 1 else ""
+    if not cause and wanted == AUTO:
+        cause = "Rows depend on their neighbours, in too few sampled rows to tell in which groups"
+    if not found.shiftable:
+        return [
+            f"{cause or 'Rows are taken in their order'}, for longer than so few rows can be shifted: no "
+            "test. Any two slow series look dependent. If rows are independent and merely sorted, use "
+            '`blocks="random"`.'
+        ]
+    if not cause:
+        return []
+    only = "" if view.all_rows else f"; only the {len(view.rows):,} sampled rows are tested"
+    return [
+        f"{cause}: groups are shifted against each other in the order of the rows, not permuted{only}. "
+        'If rows are independent and merely sorted, use `blocks="random"`: it has more power. HSIC and its '
+        "error assume independent rows."
+    ]
+
+
+def _tested(
+    view: View,
+    basis: NystromBasis,
+    parts: list[NystromBasis],
+    at_landmarks: tuple[Floats, Floats],
+    rows: Rows,
+    how: _How,
+    blocks: str,
+) -> tuple[HSICTestResult, list[str]]:
+    """Test some groups; also say what is special about it."""
+    kernel = basis.kernel
+    assert isinstance(kernel, Product)
+    varying = [number for number, group in enumerate(kernel.groups) if _varies(group.of(rows))]
+    constant = [group.name for number, group in enumerate(kernel.groups) if number not in varying]
+    alone = blocks == CONSECUTIVE or view.copies is not None or view.all_rows
+    notes = []
+    if constant and view.all_rows:
+        notes.append(f"{', '.join(constant)}: constant, and independent of everything.")
+    if not alone and _varying_together(kernel, rows) < _FEWEST_VARYING:
+        alone = True
         notes.append(
             f"{', '.join(group.name for group in kernel.groups)}: too few rows vary in several groups at "
             "once for asymptotics to hold. The test uses the sampled rows only; more `permutation_rows` "
             "have more power."
         )
-        verdict = statistic.exact_test(kernel, rows, landmarks=basis.m, **settings)
-    else:
-        verdict = _sampled_test(basis, parts, mean, means, rows, view.sketch.rows, settings)
-    return Independence(
-        groups=tuple(group.name for group in kernel.groups),
-        rows=view.sketch.rows,
-        hsic=float(np.sqrt(squared)),
-        standard_error=error,
-        normalised=strength,
-        verdict=verdict,
-        alpha=alpha,
-        notes=notes,
-    )
+    if not alone:
+        return _sampled_test(basis, parts, *at_landmarks, rows, view.sketch.rows, how.settings), notes
+    if len(varying) < 2:
+        return statistic.constant_verdict(how.permutations, len(rows)), notes
+    if blocks == CONSECUTIVE:
+        rows = rows[view.where.order]
+    if constant:
+        rows, kernel = rows[:, basis.features_of(varying)], kernel.only(varying)
+        assert isinstance(kernel, Product)
+    if v_statistic.suits(kernel, len(rows)):
+        return v_statistic.v_test(kernel, rows, in_order=blocks == CONSECUTIVE, **how.settings), notes
+    in_order = blocks == CONSECUTIVE
+    return statistic.exact_test(kernel, rows, landmarks=basis.m, in_order=in_order, **how.settings), notes
+
+
+def _varies(rows: Rows) -> bool:
+    return bool((rows != rows[0]).any())
 
 
 def _varying_together(kernel: Product, rows: Rows) -> float:
@@ -358,22 +336,3 @@ def _own_rows(basis: NystromBasis, rows: Rows) -> tuple[NDArray[np.int64], NDArr
         np.array([numbers.get(key, -1) for key in landmarks], np.int64),
         np.array([times[key] for key in landmarks], np.int64),
     )
-
-
-def _notes_on_duplicates(sketch: Sketch) -> list[str]:
-    """Say so if rows were counted twice."""
-    if not (np.diff(sketch.tally.sample.keys) == 0).any():
-        return []
-    return ["Some rows are counted twice, as with `nysketch.merge(force=True)`: the p-value is too small."]
-
-
-def _notes_on_order(sketch: Sketch) -> list[str]:
-    """Say so if rows resemble their neighbours."""
-    found = Embedded.of(sketch, sketch.basis.to_features).dependence
-    if found is None or not found.found:
-        return []
-    return [
-        f"Rows depend on their neighbours or are sorted (variance ratio {found.ratio:.3g}). The p-value is "
-        "valid if at most one group is affected, as in a file sorted by one of them; otherwise it is too "
-        "small."
-    ]

@@ -30,6 +30,9 @@ from nysketch.kernels import Product
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.twosample.permutation import critical_value, p_value_of
 
+# The statistics of tests.
+LANDMARKS, V_HSIC = "landmarks", "v-hsic"
+
 # Less than this share of what it is the difference of is no number any more.
 _CANCELLED = 1e-10
 # Relative to the length of an embedding, a statistic this small is that of rounding kernel values.
@@ -85,6 +88,7 @@ def squared_difference(joint: NystromBasis, mean: Floats, means: Floats) -> floa
 class HSICTestResult:
     """What a test found; `statistic` and `threshold` are lengths, like HSIC.
 
+    `kind` says which statistic it is: that of statistic.py, at landmarks, or that of v_statistic.py.
     `exact` if the rows that were shuffled are those that the statistic is of: all rows, or a sample alone.
     Otherwise a sample was shuffled, and the statistic of all rows is compared with what it is for so many
     times fewer, as many times larger: right for many rows.
@@ -97,6 +101,7 @@ class HSICTestResult:
     exact: bool
     permutations: int
     permuted_rows: int
+    kind: str = LANDMARKS  # of the statistic
 
 
 def exact_test(
@@ -108,8 +113,11 @@ def exact_test(
     alpha: float,
     seed: int,
     threads: int = 1,
+    in_order: bool = False,
 ) -> HSICTestResult:
     """Test rows, scaled, and all of them: shuffle their groups against each other.
+
+    `in_order`: rows are in the order of their file, and groups are shifted against each other.
 
     Landmarks are rows with their groups shuffled. Rows themselves would be landmarks that see observed rows
     better than shuffled ones: of ten columns in each of three groups, 200 rows and 150 landmarks, 99 % of
@@ -120,8 +128,9 @@ def exact_test(
     parts = [group.of(rows)[rng.permutation(n)[: min(landmarks, n)]] for group in kernel.groups]
     places = np.concatenate(parts, axis=1)
     features = NystromMap.of(kernel(places, places))
-    observed, drawn = _PermutedRows(kernel, rows, places, threads).squares(features, permutations, rng)
-    return _verdict(observed, drawn, alpha, exact=True, rows=n)
+    permuted = _PermutedRows(kernel, rows, places, threads, shifted=in_order or n >= SHIFTED_FROM)
+    observed, drawn = permuted.squares(features, permutations, rng)
+    return verdict_of(observed, drawn, alpha, exact=True, rows=n)
 
 
 def sampled_test(
@@ -151,10 +160,12 @@ def sampled_test(
     rng = np.random.default_rng(seed)
     observed = max(squared_difference(basis, mean, means) - excess, 0.0)
     rounding = _ROUNDING**2 * float(_squares(basis.nystrom, mean))
-    permuted = _PermutedRows(kernel, rows, basis.scaled_landmarks, threads, own, of_groups)
+    shifted = len(rows) >= SHIFTED_FROM
+    places = basis.scaled_landmarks
+    permuted = _PermutedRows(kernel, rows, places, threads, own, of_groups, shifted=shifted)
     _, drawn = permuted.squares(basis.nystrom, permutations, rng)
     drawn = np.maximum(drawn * (len(rows) / of_rows), rounding)
-    return _verdict(observed, drawn, alpha, exact=False, rows=len(rows))
+    return verdict_of(observed, drawn, alpha, exact=False, rows=len(rows))
 
 
 def only_own(basis: NystromBasis) -> Floats:
@@ -176,10 +187,26 @@ def _squares(features: NystromMap, differences: Floats) -> Floats:
     return np.asarray(((differences @ features.matrix.T) ** 2).sum(axis=-1))
 
 
-def _verdict(observed: float, drawn: Floats, alpha: float, *, exact: bool, rows: int) -> HSICTestResult:
+def verdict_of(
+    observed: float, drawn: Floats, alpha: float, *, exact: bool, rows: int, kind: str = LANDMARKS
+) -> HSICTestResult:
+    """Return what a squared statistic says beside those of permuted rows."""
     p_value = p_value_of(observed, drawn)
     threshold = math.sqrt(critical_value(drawn, alpha))
-    return HSICTestResult(math.sqrt(observed), threshold, p_value, p_value <= alpha, exact, len(drawn), rows)
+    rejected = p_value <= alpha
+    return HSICTestResult(math.sqrt(observed), threshold, p_value, rejected, exact, len(drawn), rows, kind)
+
+
+def constant_verdict(permutations: int, rows: int) -> HSICTestResult:
+    """Return the verdict on groups of which at most one is not constant: permutations change nothing."""
+    return HSICTestResult(0.0, 0.0, 1.0, False, True, permutations, rows, V_HSIC)
+
+
+def draw(rows: int, others: int, count: int, rng: np.random.Generator, *, shifted: bool) -> NDArray[np.int64]:
+    """Return shifts, permutations × other groups; or orders, also × rows."""
+    if shifted:
+        return rng.integers(rows, size=(count, others))
+    return rng.permuted(np.tile(np.arange(rows), (count, others, 1)), axis=2)
 
 
 class _PermutedRows:
@@ -196,9 +223,11 @@ class _PermutedRows:
         threads: int,
         own: NDArray[np.int64] | None = None,
         of_groups: Floats | None = None,
+        *,
+        shifted: bool,
     ) -> None:
         self._kernel, self._rows, self._landmarks, self._threads = kernel, rows, landmarks, threads
-        self._own, self._of_groups = own, of_groups
+        self._own, self._of_groups, self._shifted = own, of_groups, shifted
 
     def squares(
         self, features: NystromMap, permutations: int, rng: np.random.Generator
@@ -216,16 +245,14 @@ class _PermutedRows:
     def _in_place(self) -> NDArray[np.int64]:
         """Return the shuffle that changes nothing, in the form of `_draw`."""
         n, others = len(self._rows), len(self._kernel.groups) - 1
-        if n >= SHIFTED_FROM:
+        if self._shifted:
             return np.zeros((1, others), np.int64)
         return np.tile(np.arange(n), (1, others, 1))
 
     def _draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return shifts, permutations × other groups; of few rows also × rows, and orders."""
+        """Return shifts, or of few rows orders."""
         n, others = len(self._rows), len(self._kernel.groups) - 1
-        if n >= SHIFTED_FROM:
-            return rng.integers(n, size=(count, others))
-        return rng.permuted(np.tile(np.arange(n), (count, others, 1)), axis=2)
+        return draw(n, others, count, rng, shifted=self._shifted)
 
     def _differences(self, draws: NDArray[np.int64]) -> Floats:
         """Return the embedding difference after each of these permutations, permutations × m."""
@@ -276,90 +303,3 @@ def _mean_of_shifted(factors: Sequence[Floats], shifts: NDArray[np.int64]) -> Fl
     sums = np.empty((len(shifts), len(first)))
     shifted_sums(first, others, shifts, sums)
     return np.asarray(sums / first.shape[1])
-
-
-# ---- how sure, how strong --------------------------------------------------------------------------
-
-
-def hsic_standard_error(basis: NystromBasis, mean: Floats, means: Floats, rows: Rows, of_rows: int) -> float:
-    """Return the standard error of the HSIC of `of_rows` rows, from a sample of them, scaled.
-
-    It is that of dependent groups: √n times HSIC is normal then. For independent ones it only tells the order
-    of magnitude.
-    """
-    kernel = basis.kernel
-    assert isinstance(kernel, Product)
-    squared = squared_difference(basis, mean, means)
-    weights = _weights_of(basis.nystrom, embedding_difference(mean, means))
-    # The influence of a row: by what it adds to the joint mean, and to that of each group beside the others.
-    product, influence = np.ones((len(rows), basis.m)), np.zeros(len(rows))
-    for number, group in enumerate(kernel.groups):  # one at a time: there may be many groups
-        factor = group.kernel(group.of(rows), group.of(basis.scaled_landmarks))
-        product *= factor
-        influence -= factor @ (np.delete(means, number, axis=0).prod(axis=0) * weights)
-    influence += product @ weights
-    of_square = 2 * float(influence.std(ddof=1)) / math.sqrt(of_rows)
-    return of_square / (2 * max(math.sqrt(squared), math.sqrt(of_square / 2), 1e-300))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What some rows tell: their squared HSIC at the landmarks and by the V-statistic.
-
-    And `largest`, which HSIC cannot exceed, whatever the groups have to do with each other. Groups join one
-    by one: what each adds is bounded, by Cauchy and Schwarz, by how much it varies and how much those before
-    it do together. For two groups, it is the HSIC of groups that determine each other.
-    """
-
-    at_landmarks: float
-    exact: float
-    largest: float
-
-    @property
-    def landmark_error(self) -> float:
-        """How far HSIC at the landmarks is from that without them."""
-        return abs(math.sqrt(self.at_landmarks) - math.sqrt(self.exact))
-
-    def normalise(self, squared: float) -> float | None:
-        """Return HSIC² of all rows relative to the largest, without what landmarks add; None if that is 0.
-
-        Of two groups, it is the kernel alignment of the centred kernels.
-        """
-        if not self.largest > _ROUNDING:
-            return None
-        return min(max(squared - (self.at_landmarks - self.exact), 0.0) / self.largest**2, 1.0)
-
-
-def measure(joint: NystromBasis, parts: Sequence[NystromBasis], rows: Rows) -> Measured:
-    """Measure rows, scaled: few, since it takes as many kernel values as there are pairs of them."""
-    kernel = joint.kernel
-    assert isinstance(kernel, Product)
-    n = len(rows)
-    at, means = np.ones((n, joint.m)), []
-    together, row_means, lengths, largest = np.ones((n, n)), np.ones(n), 1.0, 0.0
-    for number, group in enumerate(kernel.groups):  # one at a time: there may be many groups
-        X = group.of(rows)
-        factor = group.kernel(X, group.of(joint.scaled_landmarks))
-        at *= factor
-        means.append(factor.mean(axis=0))
-        gram = group.kernel(X, X)
-        length = max(float(gram.mean()), 0.0)
-        largest *= math.sqrt(length)
-        if number:
-            largest += math.sqrt(_spread(together) * _spread(gram))
-        together *= gram
-        row_means *= gram.mean(axis=1)
-        lengths *= length
-    at_landmarks = hsic_squared(joint, parts, at.mean(axis=0), np.array(means))
-    joint_length = float(together.mean())
-    exact = joint_length + lengths - 2 * float(row_means.mean())
-    if exact <= _CANCELLED * max(joint_length, lengths):  # nothing to compare with
-        exact = at_landmarks
-    return Measured(at_landmarks, exact, largest)
-
-
-def _spread(gram: Floats) -> float:
-    """Return the HSIC of rows with themselves: the length of their covariance."""
-    row_means = gram.mean(axis=1)
-    squared = float((gram**2).mean()) + float(gram.mean()) ** 2 - 2 * float((row_means**2).mean())
-    return math.sqrt(max(squared, 0.0))

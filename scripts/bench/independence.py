@@ -1,4 +1,4 @@
-"""How good and how fast are tests of independence from sketches? All data are made here.
+"""How good and how fast are tests of independence from sketches? Data are made here, but for section real.
 
     scripts/setup && .venv/bin/python scripts/bench/independence.py [--section NAME] [--runs N] [--json out]
 
@@ -13,11 +13,20 @@ Sections (--section; all of them unless told otherwise):
           interval that 99 % of such counts fall into if the level is right. Exact tests of tables whose rows
           are all in the sample; tests by a sample of a tenth of 20,000 rows, with landmarks that are rows of
           the table; and both with the table sorted by the first column. 1,000 tables each, 500 by a sample
+  ugly    The same where rows are not independent observations: every row three times, series of which both
+          groups or one remember (AR(1)), random walks, integers, a constant. A test without a verdict is
+          counted apart. 500 tables each
+  real    The same on rows of real tables whose groups were drawn independently of each other, with
+          replacement: taxi trips, KEGG, hourly bike rentals, from the folder --data. 500 tables each
+  error   How often is the printed HSIC within two printed errors of the truth? 0 for independent columns,
+          otherwise that of the distribution, by its integrals. 2, 3 and 5 groups; few rows, and many with
+          few landmarks. 50 tables each
   power   Tables of two groups, y = a·x + N(0, 1), and of three of which no two depend on each other: how
           often is it found by sketches, by V-HSIC with permutations of all rows, and by the correlation of
           the first and the last column? 200 tables each
 
-On one core, speed takes 5 minutes at 5,000,000 rows, level 25, power 10. --runs 20 gives a quick look.
+On one core, speed takes 5 minutes at 5,000,000 rows, level 25, ugly 6, real 6, error 3, power 10. --runs 20
+gives a quick look.
 """
 
 from __future__ import annotations
@@ -44,6 +53,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
+from scipy.signal import lfilter  # noqa: E402
 from scipy.stats import binom, pearsonr  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
@@ -53,7 +63,7 @@ Floats = NDArray[np.float64]
 Result = dict[str, Any]
 
 ALPHA = 0.05
-RUNS = {"level": 1000, "power": 200}
+RUNS = {"level": 1000, "ugly": 500, "real": 500, "error": 50, "power": 200}
 SHUFFLES = 199  # of which 5 % is a whole number
 
 
@@ -90,7 +100,16 @@ def grouped(rows: Floats, groups: int) -> tuple[pa.Table, dict[str, list[str]]]:
     return pa.table(dict(zip(names, rows.T, strict=True))), parts
 
 
-def tested(rows: Floats, groups: int, seed: int, *, m: int, shuffle_rows: int | None = None) -> Any:
+def tested(
+    rows: Floats,
+    groups: int,
+    seed: int,
+    *,
+    m: int,
+    shuffle_rows: int | None = None,
+    shuffles: int = SHUFFLES,
+    spans: int = 0,
+) -> Any:
     """Sketch a table with landmarks from its own rows, and test it."""
     table, parts = grouped(rows, groups)
     sketch = nysketch.sketch(
@@ -99,12 +118,12 @@ def tested(rows: Floats, groups: int, seed: int, *, m: int, shuffle_rows: int | 
         groups=parts,
         seed=seed,
         cells=False,
-        spans=0,
+        spans=spans,
         sample_rows=0,
         permutation_rows=shuffle_rows,
         threads=1,
     )
-    return nysketch.independence(sketch, permutations=SHUFFLES, seed=seed)
+    return nysketch.independence(sketch, permutations=shuffles, seed=seed)
 
 
 # ---- level ----------------------------------------------------------------------------------------
@@ -149,6 +168,158 @@ def level(wanted: int | None) -> Iterator[Result]:
             "found": found,
             "99 % interval": f"{low:.3f}–{high:.3f}",
             "inside": bool(low <= found <= high),
+        }
+
+
+# ---- ugly rows ------------------------------------------------------------------------------------
+
+
+def series(rng: np.random.Generator, n: int, memory: float) -> Floats:
+    """Return a series of which each value remembers this share of the one before."""
+    return np.asarray(lfilter([1.0], [1.0, -memory], rng.standard_normal(n + 500))[500:])
+
+
+def two_series(rng: np.random.Generator, n: int, first: float, second: float) -> Floats:
+    return np.stack([series(rng, n, first), series(rng, n, second)], axis=1)
+
+
+def walks(rng: np.random.Generator, n: int) -> Floats:
+    return np.asarray(rng.standard_normal((n, 2)).cumsum(axis=0))
+
+
+def copies(rng: np.random.Generator, n: int, *, scattered: bool) -> Floats:
+    """Return n rows, of which each is there three times."""
+    rows = rng.standard_normal((n // 3, 2))
+    return np.tile(rows, (3, 1)) if scattered else np.repeat(rows, 3, axis=0)
+
+
+def integers(rng: np.random.Generator, n: int) -> Floats:
+    return rng.integers([2, 5], size=(n, 2)).astype(float)
+
+
+def with_constant(rng: np.random.Generator, n: int) -> Floats:
+    return np.stack([rng.standard_normal(n), np.ones(n)], axis=1)
+
+
+def ugly(wanted: int | None) -> Iterator[Result]:
+    cases: list[tuple[str, Callable[..., Floats], int, int | None]] = [
+        ("independent rows", partial(independent, groups=2, d=1), 600, None),
+        ("every row three times, scattered", partial(copies, scattered=True), 600, None),
+        ("every row three times, in a row", partial(copies, scattered=False), 600, None),
+        ("every row three times, by a sample", partial(copies, scattered=True), 6000, 1000),
+        ("AR 0.3 in both groups", partial(two_series, first=0.3, second=0.3), 600, None),
+        ("AR 0.9 in both groups", partial(two_series, first=0.9, second=0.9), 600, None),
+        ("AR 0.9 in both groups, by a sample", partial(two_series, first=0.9, second=0.9), 6000, 1000),
+        ("AR 0.9 in one group", partial(two_series, first=0.9, second=0.0), 600, None),
+        ("AR 0.99 in both groups", partial(two_series, first=0.99, second=0.99), 600, None),
+        ("two random walks", walks, 600, None),
+        ("two and five different values", integers, 600, None),
+        ("a constant", with_constant, 600, None),
+    ]
+    for name, draw, n, sampled in cases:
+        runs = wanted or RUNS["ugly"]
+
+        def rows_of(run: int, draw: Any = draw, n: int = n) -> Floats:
+            return np.asarray(draw(np.random.default_rng([run, n]), n))
+
+        yield level_of(
+            "Independent groups of ugly rows: found dependent, at 5 %", name, rows_of, runs, sampled
+        )
+
+
+def level_of(
+    title: str, name: str, rows_of: Callable[[int], Floats], runs: int, sampled: int | None
+) -> Result:
+    verdicts = []
+    for run in tqdm(range(runs), name, file=sys.stderr, disable=None, leave=False):
+        rows = rows_of(run)
+        verdicts.append(tested(rows, 2, run, m=40, shuffle_rows=sampled, shuffles=99, spans=64).rejected)
+    answered = [verdict for verdict in verdicts if verdict is not None]
+    low, high = binom.interval(0.99, max(len(answered), 1), ALPHA)
+    return {
+        "table": title,
+        "rows": name,
+        "n": len(rows),
+        "tables": runs,
+        "no verdict": runs - len(answered),
+        "found": sum(answered),
+        "99 % interval": f"{low:.0f}–{high:.0f}",
+        "inside": bool(low <= sum(answered) <= high),
+    }
+
+
+REAL = {
+    "taxi": ("nyc_taxi_360k.parquet", ["trip_distance", "duration_s"], ["fare_amount", "tip_amount"]),
+    "KEGG": ("uci_keggundirected_63608x28.parquet", [2, 5, 8], [11, 14, 17]),
+    "bike": ("uci_bike_17379x18.parquet", [3, 7, 9], [10, 14, 16]),
+}
+
+
+def real(wanted: int | None, folder: Path | None) -> Iterator[Result]:
+    if folder is None:
+        print("section real: skipped, without --data", file=sys.stderr)
+        return
+    for name, (file, first, second) in REAL.items():
+        table = pq.read_table(folder / file)
+        names = [c if isinstance(c, str) else table.column_names[c] for c in (*first, *second)]
+        data = np.stack([table[c].to_numpy().astype(float) for c in names], axis=1)
+        data = data[np.isfinite(data).all(axis=1)]
+        for how, n, sampled in (("all rows", 600, None), ("by a sample", 6000, 1000)):
+
+            def rows_of(run: int, data: Floats = data, n: int = n) -> Floats:
+                rng = np.random.default_rng([run, n])
+                half = data.shape[1] // 2
+                first, second = rng.integers(len(data), size=(2, n))
+                return np.concatenate([data[first, :half], data[second, half:]], axis=1)
+
+            title = "Groups of real rows, drawn independently: found dependent, at 5 %"
+            yield level_of(title, f"{name}, {how}", rows_of, wanted or RUNS["real"], sampled)
+
+
+# ---- error ----------------------------------------------------------------------------------------
+
+
+def hsic_of_normals(basis: nysketch.Basis, covariance: Floats) -> float:
+    """HSIC of normal columns with Gaussian kernels, one column to a group, by its integrals."""
+    widths = np.array([group.kernel.bandwidth**2 for group in basis.kernel.groups])
+    scaled = covariance / np.outer(basis.scale, basis.scale)
+    own, one = np.diag(scaled), np.eye(len(widths))
+    joint = np.linalg.det(one + 2 * scaled / widths) ** -0.5
+    base = np.prod((1 + 2 * own / widths) ** -0.5)
+    crossed = np.prod((1 + own / widths) ** -0.5) * np.linalg.det(one + scaled / (widths + own)) ** -0.5
+    return math.sqrt(max(float(joint + base - 2 * crossed), 0.0))
+
+
+def error(wanted: int | None) -> Iterator[Result]:
+    def common(rng: np.random.Generator, n: int, groups: int, strength: float) -> Floats:
+        return strength * rng.standard_normal((n, 1)) + rng.standard_normal((n, groups))
+
+    runs = wanted or RUNS["error"]
+    cases = [(2, 500, 40), (2, 50_000, 50), (3, 50_000, 100), (5, 50_000, 200)]
+    for (groups, n, m), strength in ((case, a) for case in cases for a in (0.0, 0.3, 1.0)):
+        first = common(np.random.default_rng([1, groups]), n, groups, strength)
+        table, parts = grouped(first, groups)
+        basis = nysketch.Basis.fit(table, landmarks=m, groups=parts)
+        truth = hsic_of_normals(basis, np.eye(groups) + strength**2) if strength else 0.0
+        found = []
+        for run in tqdm(range(runs), f"{groups} groups", file=sys.stderr, disable=None, leave=False):
+            rows = common(np.random.default_rng([3, run]), n, groups, strength)
+            options: dict[str, Any] = {"cells": False, "spans": 0, "permutation_rows": 2000, "threads": 1}
+            sketch = nysketch.sketch(grouped(rows, groups)[0], basis=basis, seed=run, **options)
+            found.append(nysketch.independence(sketch, permutations=0, seed=run))
+        away = np.array([(each.hsic - truth) / each.standard_error for each in found])
+        yield {
+            "table": "HSIC and its printed error",
+            "groups": groups,
+            "n": n,
+            "m": m,
+            "common part": strength,
+            "tables": runs,
+            "truth": f"{truth:.4f}",
+            "mean HSIC": f"{np.mean([each.hsic for each in found]):.4f}",
+            "mean error": f"{np.mean([each.standard_error for each in found]):.4f}",
+            "farthest, errors": float(np.abs(away).max()),
+            "within two": float((np.abs(away) <= 2).mean()),
         }
 
 
@@ -285,11 +456,12 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("speed", "level", "power")
+    names = ("speed", "level", "ugly", "real", "error", "power")
     parser.add_argument("--section", nargs="+", choices=names, default=[*names], metavar="NAME")
     parser.add_argument("--runs", type=int, help="tables per case, instead of what the sections say")
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the table of section speed")
     parser.add_argument("--threads", type=int, default=1, help="of section speed")
+    parser.add_argument("--data", type=Path, help="folder with the tables of section real")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     options = parser.parse_args()
     if options.json and not options.json.parent.is_dir():
@@ -302,6 +474,9 @@ def main() -> None:
     sections: dict[str, Callable[[], Iterator[Result]]] = {
         "speed": partial(speed, options.rows, options.threads),
         "level": partial(level, options.runs),
+        "ugly": partial(ugly, options.runs),
+        "real": partial(real, options.runs, options.data),
+        "error": partial(error, options.runs),
         "power": partial(power, options.runs),
     }
     results: list[Result] = []
