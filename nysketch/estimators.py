@@ -35,7 +35,7 @@ from nysketch.basis.options import DEFAULT_LANDMARKS, BasisOptions
 from nysketch.columns import Column
 from nysketch.engines.threads import Threads
 from nysketch.errors import UsageError
-from nysketch.learning.learner import Learner
+from nysketch.learning.sweep import sweep
 from nysketch.models.base import block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
@@ -283,7 +283,8 @@ def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> S
             raise ValueError(
                 f"earlier rows have weights {known!r}, these have {weights!r}: the name must be the same"
             )
-    reading = ReadOptions(weights=weights)
+    # As of arrays, all columns are taken: what scikit-learn is given to learn from, it learns from.
+    reading = ReadOptions(weights=weights, every_number=True)
     return open_source(X, reading if basis is None else reading.for_basis(basis))
 
 
@@ -326,9 +327,9 @@ class SketchedKMeans(
     kernel, bandwidth
         Those of `nysketch.basis.options.BasisOptions`.
     scale
-        "none", "standard" or "robust". Distances are measured after dividing the columns by their scale.
-        By default "none", unlike `nysketch.sketch`: as in scikit-learn, clusters and `inertia_` are those in
-        the units of X, and a pipeline has its scaler before.
+        "none", "auto", "standard" or "robust". Distances are measured after dividing the columns by their
+        scale. By default "none", unlike `nysketch.sketch`: as in scikit-learn, clusters and `inertia_` are
+        those in the units of X, and a pipeline has its scaler before.
     basis
         A Basis, a Sketch or a file with either, in place of landmarks, kernel, bandwidth and scaling. The
         sketches of estimators with one basis can be added.
@@ -437,8 +438,8 @@ class SketchedKMeans(
             raise ValueError(f"n_samples={rows} should be >= n_clusters={self.n_clusters}.")
 
     def _learned(self, sketch: Sketch) -> KMeansModel:
-        learner = Learner(sketch, decoder=self.decoder, trials=self.trials, seed=self._seed)
-        model = learner.model(self.n_clusters)
+        options = {"decoder": self.decoder, "trials": self.trials, "seed": self._seed}
+        model = sweep(sketch, [self.n_clusters], **options).best
         assert isinstance(model, KMeansModel)
         return model
 
@@ -457,9 +458,9 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
     covariance_type
         "spherical", "diag" or "full".
     scale
-        "none", "standard" or "robust": how columns are brought to one scale while learning. By default
-        "standard", since the likelihood does not depend on units; but "none" for spherical components, which
-        are round in the units of X.
+        "none", "auto", "standard" or "robust": how columns are brought to one scale while learning. By
+        default "auto", since the likelihood does not depend on units; but "none" for spherical components,
+        which are round in the units of X.
 
     The other parameters are those of `SketchedKMeans`.
 
@@ -585,7 +586,7 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
             return self.scale
         # Columns of small units vanish in the distances that landmarks and cells go by: factors of 1000
         # between columns cost 0.15 to 0.25 of the log-likelihood of five blobs.
-        return "none" if self.covariance_type == "spherical" else "standard"
+        return "none" if self.covariance_type == "spherical" else "auto"
 
     def _require_enough(self, rows: int) -> None:
         if rows < self.n_components:
@@ -595,14 +596,8 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
             )
 
     def _learned(self, sketch: Sketch) -> MixtureModel:
-        learner = Learner(
-            sketch,
-            covariance=self.covariance_type,
-            decoder=self.decoder,
-            trials=self.trials,
-            seed=self._seed,
-        )
-        model = learner.model(self.n_components)
+        options = {"decoder": self.decoder, "trials": self.trials, "seed": self._seed}
+        model = sweep(sketch, [self.n_components], covariance=self.covariance_type, **options).best
         assert isinstance(model, MixtureModel)
         return model
 

@@ -426,8 +426,8 @@ def test_seeds(kind):
 
     one = sketch(7)
     assert one == sketch(7, threads=1) == sketch(np.int64(7), threads=3)
-    scaling = "none" if kind is SketchedKMeans else "standard"
-    assert one == nysketch.sketch(X, landmarks=50, scale=scaling, seed=7)
+    scaling = "none" if kind is SketchedKMeans else "auto"
+    assert one == nysketch.sketch(X, landmarks=50, scale=scaling, bandwidth="median", seed=7)
     state = np.random.RandomState(1)
     first = sketch(state)
     assert first == sketch(np.random.RandomState(1))

@@ -1,6 +1,7 @@
 """Certificates: what is known for certain of a model on all rows of a sketch, without the rows.
 
     certificate                a bound for the centroids of a model, in scaled units and in those of the data
+    why_none                   why there is none
     recertify                  the same for a model that was refined on data since
     certified_costs            the bound itself, feature by feature: from above, on the mean squared distance
     certified_log_likelihood   its counterpart for mixtures: from below, on the mean log-likelihood
@@ -41,8 +42,22 @@ def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = 
     return {
         "certified_bound": None if costs is None else float(costs.sum()),
         "certified_bound_data_units": None if costs is None else float(costs @ basis.scale**2),
+        "not_certified": None if costs is not None else why_none(evidence),
         "rows_beyond_cells": evidence.beyond,
     }
+
+
+def why_none(evidence: Evidence, *, full: bool = False) -> str:
+    """Say why nothing is certified."""
+    cells, beyond = evidence.sketch.cells, evidence.beyond
+    if cells is None:
+        return "the sketch has no cells"
+    if beyond:
+        rows = "1 row lies" if beyond == 1 else f"{beyond:,} rows lie"
+        return f"{rows} beyond all cells"
+    if full:
+        return "cells do not know how columns vary together, and the covariances are full"
+    return "there are no rows in the cells"
 
 
 def recertify(model: AnyModel, sketch: Sketch) -> AnyModel:
@@ -53,10 +68,18 @@ def recertify(model: AnyModel, sketch: Sketch) -> AnyModel:
     """
     outdated = ("bic", "candidates", "objective")
     facts = {name: value for name, value in model.facts.items() if name not in outdated}
-    facts |= {"judged_by": "data", "objective": None}
+    facts |= {"judged_by": "data", "not_estimated": None, "notes": [], "objective": None}
     if isinstance(model, KMeansModel):
         return replace(model, facts=facts | certificate(sketch, model))
-    return replace(model, facts=facts | {"certified_log_likelihood": None, "mean_log_likelihood_se": None})
+    return replace(
+        model,
+        facts=facts
+        | {
+            "certified_log_likelihood": None,
+            "mean_log_likelihood_se": None,
+            "not_certified": "the mixture was refined on data since it was learned",
+        },
+    )
 
 
 def certified_costs(evidence: Evidence, centroids: Floats) -> Floats | None:

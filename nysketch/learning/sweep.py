@@ -5,10 +5,12 @@ Each is learned by learner.py, from what the sketch says once for all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nysketch._support.notices import log
 from nysketch.errors import UsageError
 from nysketch.learning.learner import Learner
 from nysketch.models.stored import AnyModel
@@ -42,27 +44,65 @@ def sweep(sketch: Sketch, ks: Iterable[int], **options: Any) -> Sweep:
     per degree of freedom: the largest is best. Mixtures by the Bayesian information criterion of the rows
     that their likelihood is measured on: the smallest is best.
     """
+    found = _sweep(sketch, ks, **options)
+    for note in [*found.best.facts["notes"], *_notes_on_wild_rows(sketch, options.get("robust"))]:
+        log.warning("%s", note)
+    return found
+
+
+def _notes_on_wild_rows(sketch: Sketch, robust: int | str | None) -> list[str]:
+    """Say so if single rows may be far enough off to become clusters of their own."""
+    wild = [one for one in sketch.basis.origin.get("wild", ()) if one["left_out"]]
+    if robust is not None or not wild:
+        return []
+    one = max(wild, key=lambda one: float(one["share"]))
+    return [
+        f"column {one['column']!r} has values far beyond all others ({one['rows']} pilot rows hold "
+        f"{one['share']:.0%} of its variance): such rows may take clusters for themselves. If they are "
+        'wrong, leave them out with `robust="auto"`'
+    ]
+
+
+def _sweep(sketch: Sketch, ks: Iterable[int], **options: Any) -> Sweep:
     learner = Learner(sketch, **options)
     models = [learner.model(k) for k in ks]
     if not models:
         raise UsageError("`k` names no number of clusters")
     if options.get("covariance") is not None:
         values = [model.facts["bic"] for model in models]
-        chosen = min(range(len(models)), key=lambda i: values[i])
-        return Sweep("bic", models, values, models[chosen])
+        return Sweep("bic", models, values, _best(models, [None if v is None else -v for v in values]))
     if len(models) == 1:
         return Sweep("calinski_harabasz", models, [None], models[0])
     total = learner.model(1).facts["mean_squared_distance"]
     values = [_calinski_harabasz(model, total, sketch.rows) for model in models]
-    # Without a value: the first whose clusters have no width, or else the last to choose.
-    exact = (model for model in models if not model.facts["mean_squared_distance"] > 0)
-    chosen = max(range(len(models)), key=lambda i: -1.0 if values[i] is None else values[i])
-    return Sweep("calinski_harabasz", models, values, next(exact, models[chosen]))
+    # The first whose clusters have no width has no value, and nothing is better.
+    exact = (model for model in models if model.facts["mean_squared_distance"] == 0)
+    return Sweep("calinski_harabasz", models, values, next(exact, None) or _best(models, values))
 
 
-def _calinski_harabasz(model: AnyModel, total: float, rows: int) -> float | None:
+def _best(models: list[AnyModel], values: list[float | None]) -> AnyModel:
+    """Return the model with the largest value.
+
+    If none has one, it is the first of those that can be judged: of models that match the kernel sums, the
+    one with the fewest clusters. If none can, it is the one that matches them best, of those that they
+    determine: others match anything.
+    """
+    known = [(value, model) for value, model in zip(values, models, strict=True) if value is not None]
+    if known:
+        return max(known, key=lambda pair: pair[0])[1]
+    judged = [model for model in models if model.facts["not_estimated"] is None]
+    determined = [model for model in models if not model.facts["notes"]]
+    return judged[0] if judged else min(determined, key=_objective) if determined else models[0]
+
+
+def _calinski_harabasz(model: AnyModel, total: float | None, rows: int) -> float | None:
     """Return the index; it says nothing of one cluster, nor where clusters have no width."""
     within = model.facts["mean_squared_distance"]
-    if model.k < 2 or rows <= model.k or not within > 0:
+    if total is None or within is None or model.k < 2 or rows <= model.k or not within > 0:
         return None
     return float((total - within) / (model.k - 1) / (within / (rows - model.k)))
+
+
+def _objective(model: AnyModel) -> float:
+    found = model.number("objective")
+    return math.inf if found is None else found

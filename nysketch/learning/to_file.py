@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nysketch._support.machine import default_memory
 from nysketch._support.outputs import claimed, refuse_to_replace
 from nysketch._types import Progress
 from nysketch.engines.threads import Threads
 from nysketch.files.merge import merged
 from nysketch.learning.certificate import recertify
 from nysketch.learning.sweep import Sweep, sweep
-from nysketch.models.apply import threads_within
+from nysketch.models.apply import room_to_apply
 from nysketch.models.files import require_format, save_model
 from nysketch.models.refine import refine, require_passes
 from nysketch.models.stored import AnyModel
-from nysketch.passes.memory import DEFAULT_MEMORY
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
@@ -37,7 +37,7 @@ class Refinement:
     reading: ReadOptions = field(default_factory=ReadOptions)  # weights: by default those of the sketch
     nulls: str = "error"
     threads: int | None = None
-    memory: int = DEFAULT_MEMORY
+    memory: int = field(default_factory=default_memory)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def learn_to_file(
         source = None
         if refinement is not None:  # better told now that it cannot be read
             reading = refinement.reading.weighted_as(sketch.settings.get("weights"))
-            source = open_source(refinement.inputs, reading.for_basis(sketch.basis))
+            source = open_source(refinement.inputs, reading.for_basis(sketch.basis), memory=refinement.memory)
             refuse_to_replace(source.local_paths, output)
             require_passes(source, refinement.passes)
         learned = learn(sketch, ks, **options)
@@ -111,9 +111,11 @@ def refined(
     *,
     nulls: str = "error",
     threads: int | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int,
     progress: Progress | None = None,
 ) -> AnyModel:
     """Refine a model by passes over rows, and certify it again by the sketch it was learned from."""
-    engine = Threads(threads or threads_within(memory, source, model))
-    return recertify(refine(model, source, passes, nulls=nulls, engine=engine, progress=progress), sketch)
+    room = room_to_apply(memory, source, model, threads)
+    engine = Threads(room.threads)
+    better = refine(model, room.source, passes, nulls=nulls, engine=engine, progress=progress)
+    return recertify(better, sketch)

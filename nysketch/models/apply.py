@@ -26,8 +26,8 @@ from nysketch.files.tables import format_of, table_writer
 from nysketch.models.base import Model, block_rows_for
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
-from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
-from nysketch.passes.memory import threads_that_fit
+from nysketch.passes.chunks import chunk_rows_for
+from nysketch.passes.memory import Room, Taken, room_for
 from nysketch.passes.task import FragmentTask, KeptColumns, row_reporter, unchanged
 from nysketch.sources.protocol import Fragment, Source
 
@@ -37,15 +37,12 @@ _WAITING_BYTES, _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 16 << 20, 1 << 20
 _BASE_BYTES = 160 << 20
 
 
-def threads_within(memory: int, source: Source, model: Model) -> int:
-    """Return how many threads can apply a model to a source within `memory` bytes."""
-    d = model.d
-    batch, chunk = 2 * 8 * batch_rows_for(d) * d, 4 * 8 * chunk_rows_for(d) * d
+def room_to_apply(memory: int, source: Source, model: Model, threads: int | None = None) -> Room:
+    """Return how many threads can apply a model to a source within `memory` bytes, and how they read."""
+    chunk = 4 * 8 * chunk_rows_for(model.d) * model.d
     blocks = 4 * 8 * block_rows_for(model.k) * model.k
-    readers = 2 if len(source.kept) else 1
-    per_thread = readers * source.reader_bytes + batch + chunk + blocks
     fixed = _BASE_BYTES + _WAITING_BYTES + 3 * _GROUP_BYTES
-    return threads_that_fit(memory, fixed=fixed, per_thread=per_thread)
+    return room_for(source, memory, Taken(fixed, chunk + blocks), threads=threads)
 
 
 @dataclass(frozen=True)

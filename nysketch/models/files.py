@@ -11,15 +11,21 @@ import json
 import os
 import zipfile
 import zlib
+from errno import EINVAL
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from tokenize import TokenError
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch._support.atomic import atomic_file
+from nysketch._support.documents import refuse_constant
 from nysketch._support.outputs import overwriting, refuse_to_overwrite
-from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError
+from nysketch._support.regular import open_regular
+from nysketch.errors import CorruptSketchError, InputError, OutputError, UsageError, WrongKindError
+from nysketch.files.kinds import what_to_do
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.models.stored import AnyModel, from_description
@@ -28,8 +34,12 @@ FORMATS = ("json", "parquet", "npz")
 
 # Three million numbers; what is larger was not meant to be a model.
 _MAX_TEXT_BYTES = 64 << 20
-# An NPZ file holds the text with four bytes a character, and the numbers; Parquet has the text twice.
-_MAX_FILE_BYTES = 8 * _MAX_TEXT_BYTES
+# Lists, dictionaries and strings of the text: empty ones take sixty times as much memory as text.
+_MAX_CONTAINERS, _MAX_STRINGS = 1 << 21, 1 << 20
+# An NPZ file holds the text with four bytes a character; the footer of Parquet holds it twice.
+_MAX_NPZ_BYTES, _MAX_FOOTER_BYTES = 4 * _MAX_TEXT_BYTES, 3 * _MAX_TEXT_BYTES
+# The list of members of an NPZ file: a dozen, with their names.
+_MAX_LIST_BYTES = 1 << 16
 # Where the text is: a key of Parquet's metadata, an array of an NPZ file.
 _KEY = "nysketch_model"
 
@@ -147,20 +157,18 @@ def load_model(path: str | os.PathLike[str]) -> AnyModel:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
+        file = open_regular(path)
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         raise InputError(f"{path}: cannot read: {getattr(error, 'strerror', None) or error}") from error
-    except MemoryError as error:
-        raise CorruptSketchError(f"{path}: not a usable model file: it is too large") from error
     try:
-        if len(content) > _MAX_FILE_BYTES:
-            raise ValueError("it is too large")
-        text = _text_of(content)
-        if len(text) > _MAX_TEXT_BYTES:
-            raise ValueError("it is too large")
-        return from_description(json.loads(text, parse_constant=_refuse_constant))
+        with file:
+            return from_description(_read_json(_text_of(file)))
     except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno != EINVAL:
+            raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+        remedy = what_to_do(path, "model") if isinstance(error, _NoModelError) else None
+        if remedy is not None:
+            raise WrongKindError(remedy) from error
         raise CorruptSketchError(f"{path}: not a usable model file: {error}") from error
 
 
@@ -174,57 +182,108 @@ _DAMAGE = (
     RecursionError,
     MemoryError,
     EOFError,
-    OSError,  # Arrow's, of Parquet
+    OSError,  # of places before the beginning, in archives
     NotImplementedError,  # an unknown compression
     RuntimeError,  # an encrypted archive
     SyntaxError,  # a header of NumPy's
+    TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}")
+class _NoModelError(ValueError):
+    """A file is sound as far as it was read, and holds something else."""
 
 
-def _text_of(content: bytes) -> bytes | str:
+def _read_json(text: bytes | str) -> Any:
+    """Parse a description, unless it would take far more memory than a model."""
+    marks = (b"[", b"{", b'"') if isinstance(text, bytes) else ("[", "{", '"')
+    lists, objects, quotes = (text.count(mark) for mark in marks)  # type: ignore[arg-type]
+    if lists + objects > _MAX_CONTAINERS or quotes > 2 * _MAX_STRINGS:
+        raise ValueError(
+            f"it has more than the {_MAX_CONTAINERS:,} lists or {_MAX_STRINGS:,} strings of a model file"
+        )
+    return json.loads(text, parse_constant=refuse_constant)
+
+
+def _text_of(file: BufferedReader) -> bytes | str:
     """Return the description in a file."""
-    if content.startswith(b"PAR1"):
-        return _text_of_parquet(content)
-    if content.startswith(b"PK\x03\x04"):
-        return _text_of_npz(content)
-    if content[8:9] == b"{" and b"__metadata__" in content[:100]:
-        raise ValueError("it is a sketch or a basis. Learn a model from it, and use that")
+    start = file.peek(4)[:4]
+    if start == b"PAR1":
+        return _text_of_parquet(file)
+    if start == b"PK\x03\x04":
+        return _text_of_npz(file)
+    content = file.read(64)
     if not content.lstrip()[:1] == b"{":
-        raise ValueError("it is neither JSON, Parquet nor NPZ")
+        raise _NoModelError("it is neither JSON, Parquet nor NPZ")
+    content += file.read(_MAX_TEXT_BYTES - len(content) + 1)
+    _require_small(len(content), _MAX_TEXT_BYTES)
     return content
 
 
-def _text_of_parquet(content: bytes) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_schema(pa.BufferReader(content)).metadata or {}
-    except pa.ArrowException as error:
-        raise ValueError(f"it cannot be read as Parquet: {error}") from error
-    text: bytes | None = metadata.get(_KEY.encode())
-    if text is None:
-        raise ValueError("it is a Parquet file without a model; does it hold data?")
-    return text
+def _require_small(size: int, most: int) -> None:
+    if size > most:
+        raise ValueError(f"it is too large: it has more than the {most:,} bytes of a model file")
 
 
-def _text_of_npz(content: bytes) -> str:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        name = f"{_KEY}.npy"
-        if name not in archive.namelist():
-            raise ValueError("it is an archive without a model")
-        # A few bytes may declare to be terabytes.
-        with archive.open(name) as file:
-            raw = file.read(_MAX_FILE_BYTES + 1)
-    if len(raw) > _MAX_FILE_BYTES:
-        raise ValueError("it is too large")
-    array = np.load(io.BytesIO(raw), allow_pickle=False)
-    if array.shape != () or array.dtype.kind != "U":
-        raise ValueError("its description is not text")
-    return str(array)
+def _text_of_parquet(file: BufferedReader) -> bytes:
+    """Return what the footer keeps at our key.
+
+    The footer is found by its length, at the end of the file, and searched for the pair of key and value. It
+    is not parsed: of a hostile one, that could take thirty times its size.
+    """
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(end - 8, 0))
+    tail = file.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != b"PAR1" or length > end - 12:
+        raise ValueError("it cannot be read as Parquet: truncated?")
+    _require_small(length, _MAX_FOOTER_BYTES)
+    file.seek(end - 8 - length)
+    footer = file.read(length)
+    # Thrift's compact protocol: a field of bytes is 0x18, their number as a varint, and the bytes.
+    key = b"\x18" + bytes([len(_KEY)]) + _KEY.encode() + b"\x18"
+    start = footer.find(key) + len(key)
+    if start < len(key):
+        raise _NoModelError("it is a Parquet file without a model")
+    size, shift = 0, 0
+    while shift < 35:
+        byte = footer[start]
+        size, start, shift = size | (byte & 0x7F) << shift, start + 1, shift + 7
+        if byte < 0x80:
+            break
+    _require_small(size, _MAX_TEXT_BYTES)
+    return footer[start : start + size]
+
+
+def _text_of_npz(file: BufferedReader) -> str:
+    _require_few_members(file)
+    with zipfile.ZipFile(file) as archive:
+        try:
+            member = archive.getinfo(f"{_KEY}.npy")
+        except KeyError:
+            raise _NoModelError("it is an archive without a model") from None
+        # A few compressed bytes may be gigabytes; we compress none.
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise ValueError("its description is compressed")
+        _require_small(member.file_size, _MAX_NPZ_BYTES)
+        with archive.open(member) as stored:
+            version = np.lib.format.read_magic(stored)
+            read_header = np.lib.format.read_array_header_1_0
+            if version != (1, 0):
+                read_header = np.lib.format.read_array_header_2_0
+            shape, _, dtype = read_header(stored)
+            if shape != () or dtype.kind != "U" or dtype.itemsize > member.file_size:
+                raise ValueError("its description is not text")
+            return str(np.frombuffer(stored.read(dtype.itemsize), dtype)[0])
+
+
+def _require_few_members(file: BufferedReader) -> None:
+    """Raise ValueError if an archive has more members than a model: the list of them is read as a whole."""
+    file.seek(max(file.seek(0, io.SEEK_END) - 42, 0))
+    end = file.read(42)  # the place of a longer list, if there is one; how many members; no comment
+    if end[-22:-18] != b"PK\x05\x06" or end[:4] == b"PK\x06\x07":
+        raise ValueError("it is no archive of a model, or truncated")
+    if int.from_bytes(end[-10:-6], "little") > _MAX_LIST_BYTES:
+        raise ValueError("it has more members than a model")

@@ -30,6 +30,9 @@ SumOver = Callable[[Any], Sums]
 # No variance of a component falls below this part of the narrowest component's of the first model, and no
 # weight below the second: a component on a single row would have an infinite density there.
 VARIANCE_FLOOR, WEIGHT_FLOOR = 1e-6, 1e-12
+# Nor does a variance fall below this, in scaled units, however often a model is refined: a component that
+# collapses a millionfold each time would soon be none.
+LEAST_VARIANCE = 1e-24
 # Changes below this, in scaled units, are those of rounding.
 _NO_CHANGE = 1e-12
 # (mean/deviation)², relative to the centre, up to which a variance may be the difference of two sums: six
@@ -149,12 +152,15 @@ def _ratio(sums: Floats, members: Floats) -> Floats:
 def _floors(model: MixtureModel) -> Floats:
     """Return the least variance of each feature, in scaled units; the model itself is not below it."""
     if model.covariance_type != "full":
-        return np.asarray(VARIANCE_FLOOR * model.scaled_covariances.min(axis=0))
+        least = model.scaled_covariances.min(axis=0)
+        return np.asarray(np.minimum(least, np.maximum(VARIANCE_FLOOR * least, LEAST_VARIANCE)))
     narrowest = np.einsum("jaa->ja", model.scaled_covariances).min(axis=0)
     deviations = np.sqrt(narrowest)
     # Features that nearly determine each other make a component narrow across the columns.
     eigenvalues = np.linalg.eigvalsh(model.scaled_covariances / deviations[:, None] / deviations)
-    return np.asarray(narrowest * min(VARIANCE_FLOOR, float(eigenvalues.min())))
+    across = float(eigenvalues.min())
+    lowest = np.maximum(narrowest * min(VARIANCE_FLOOR, across), LEAST_VARIANCE)
+    return np.asarray(np.minimum(narrowest * min(across, 1.0), lowest))
 
 
 def _expectation_maximisation(

@@ -10,6 +10,9 @@ Sections (--sections; all of them unless told otherwise), each a table or two:
   sorted      rows in the order of their clusters: decoders cells and auto, whose centroids must be the same
               to 1e-9, and one-pass mini-batch k-means
   sums        kernel or Fourier sums alone, no cells, no sample, of m = 2kd and 5kd features (mixture10)
+  itself      what a model of sums alone says of itself, beside the truth, at m = 0.5 to 5 times its number of
+              parameters p (made sets of k = 10): k-means as the ratio of mean squared distances, diagonal
+              mixtures as the difference in nats per row; decoder auto, and whether `learn` would say it
 
 Whatever learns is judged on all rows, in the scaled units of the sketch (columns standardised by its pilot);
 rows are given to the others in these units too:
@@ -83,6 +86,11 @@ from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
 from nysketch import learn_gmm, learn_kmeans  # noqa: E402
+from nysketch.learning.decode import em  # noqa: E402
+from nysketch.learning.decode.decoders import Task  # noqa: E402
+from nysketch.learning.decode.evidence import Evidence  # noqa: E402
+from nysketch.learning.decode.points import Points  # noqa: E402
+from nysketch.learning.decode.select import Judge, candidates  # noqa: E402
 from nysketch.models.kmeans import KMeansModel  # noqa: E402
 from nysketch.models.mixture import MixtureModel  # noqa: E402
 
@@ -99,7 +107,7 @@ MANY = 50  # clusters
 RESTARTS = 10
 # Of all rows. At k = 50 the best of three is good to a percent: two such runs on taxi trips differ by 0.8 %.
 RESTARTS_AT_MANY, RESTARTS_OF_MIXTURES = 3, 5
-LANDMARK_SEEDS = 3
+LANDMARK_SEEDS = ITSELF_SEEDS = 3
 # Sums of rows in another order may differ in their last bit; 1 of 5 small tables moved a centroid by 4e-11.
 SAME = 1e-9
 BATCH = 1024
@@ -473,12 +481,51 @@ def span_sums(case: Case) -> Iterator[Result]:
                 yield case.excess(found, k) | key | {"method": name}
 
 
+def run_itself(case: Case) -> Iterator[Result]:
+    if case.name not in MADE or case.data.k != 10 or case.seed >= ITSELF_SEEDS:
+        return
+    k, d = case.data.k, case.rows.shape[1]
+    for covariance, parameters in ((None, k * (d + 1)), ("diag", k * (2 * d + 1) - 1)):
+        for factor in (0.5, 0.9, 1.2, 2, 5):
+            settings = {"landmarks": int(factor * parameters), "cells": False, "sample_rows": 0}
+            sketch = case.sketch(**settings, far_rows=0).sketch
+            evidence = Evidence(sketch)
+            judge = Judge(evidence, covariance, case.seed)
+            task = Task(k, covariance)
+            found = candidates(evidence, task, "auto", judge, case.seed, lambda _: lambda: None)
+            best = judge.best(found)
+            rows = np.asarray(sketch.basis.transform(case.rows))
+            if covariance is None:
+                sums = (
+                    cdist(part, best.mixture.means, "sqeuclidean").min(axis=1).sum() for part in _parts(rows)
+                )
+                excess = best.scores.estimate / (sum(sums) / len(rows))
+            else:
+                excess = best.scores.estimate - em.log_likelihood(Points.of_rows(rows), best.mixture)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", nysketch.NysketchWarning)
+                learn = learn_kmeans if covariance is None else learn_gmm
+                said = learn(sketch, k, seed=case.seed).facts["not_estimated"] is None
+            yield {
+                "set": case.name,
+                "model": "k-means" if covariance is None else "mixture",
+                "m": f"{factor} p",
+                "method": "auto",
+                "seed": case.seed,
+                "rank": sketch.rank / parameters,
+                "objective": best.scores.objective,
+                "excess": float(excess),
+                "said": said,
+            }
+
+
 SECTIONS: dict[str, Callable[[Case], Iterator[Result]]] = {
     "kmeans": run_kmeans,
     "mixtures": run_mixtures,
     "landmarks": run_landmarks,
     "sorted": run_sorted,
     "sums": span_sums,
+    "itself": run_itself,
 }
 
 
@@ -492,7 +539,7 @@ def run_set(name: str, data: DataSet, options: argparse.Namespace, bar: Any) -> 
         results.append({"section": "sets", "set": name, "seed": seed} | about)
         for section in options.sections:
             bar.set_postfix_str(f"{name}, seed {seed}, {section}")
-            if data.kmeans or section == "mixtures":
+            if data.kmeans or section in ("mixtures", "itself"):
                 results += [{"section": section} | found for found in SECTIONS[section](case)]
             bar.update()
     return results
@@ -580,6 +627,21 @@ def print_sorted(results: list[Result]) -> None:
     )
 
 
+def print_itself(results: list[Result]) -> None:
+    rows = [
+        [
+            *key,
+            spread(seeds, "{:.2f}"),
+            f"{middle(seeds, 'rank'):.2f}",
+            f"{middle(seeds, 'objective'):.2g}",
+            f"{sum(r['said'] for r in seeds)} of {len(seeds)}",
+        ]
+        for key, seeds in grouped(results, "set", "model", "m").items()
+    ]
+    header = ["data", "model", "m", "said / true, or said − true", "sums / p", "objective", "said"]
+    print_rows("What a model says of itself", header, rows)
+
+
 def print_results(results: list[Result]) -> None:
     sections = {name: of_one for (name,), of_one in grouped(results, "section").items()}
     print_sets(sections["sets"])
@@ -597,6 +659,8 @@ def print_results(results: list[Result]) -> None:
     if "sums" in sections:
         title = "Sums alone: excess of k-means in %"
         print_wide(title, sections["sums"], "{:.2f}", ("set", "k", "m"), spreads=True)
+    if "itself" in sections:
+        print_itself(sections["itself"])
 
 
 def parse() -> argparse.Namespace:

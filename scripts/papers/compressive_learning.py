@@ -1,49 +1,54 @@
-"""Figures 1 and 2 of "Mean Nyström embeddings for adaptive compressive learning" (Chatalic et al., 2022).
+"""Figures 1 to 4 of "Mean Nyström embeddings for adaptive compressive learning" (Chatalic et al., 2022).
 
-    scripts/setup report && .venv/bin/python scripts/papers/compressive_learning.py -o figure.png [--data DIR]
+    scripts/setup report
+    .venv/bin/python scripts/papers/compressive_learning.py --paper --data DIR -o figure.svg
 
 k-means centroids and mixtures of Gaussians with diagonal covariances are learned from the sums of m kernel or
-feature values over all rows, and from nothing else. Which m values serve best? The paper's answer (§5): at
-equal m, kernels at landmarks (Nyström) leave a lower risk, with less spread, than random Fourier features,
-and are less particular about the bandwidth σ. No way of choosing landmarks was the best throughout.
+feature values over all rows, and from nothing else. Which m values serve best? The paper's answers (§5, E.3):
+
+  1  at equal m, kernels at landmarks (Nyström) leave a lower risk, with less spread, than random Fourier
+     features; no way of choosing landmarks is the best throughout
+  2  the range of bandwidths σ that give good results is wider (a map of σ² and m)
+  3  the same on a second synthetic set, and for the adjusted Rand index (ARI) with known classes
+  4  risk against σ² for each data set: Nyström is more stable, but for one of them
+
+With --paper, decoding is CL-OMPR as published (cl_ompr.py): point atoms for k-means, normalised correlation,
+plain features, from nothing, no help from landmarks or rows. Without, it is `clomp` of the tool, which takes
+what help it can get; Fourier features then have none unless rows are sampled beside them (`fourier+rows`).
 
 Risk is relative to scikit-learn on all rows: for k-means the mean squared distance to the nearest centroid
-divided by that of KMeans, for mixtures the negative log-likelihood per row minus that of EM. Sketch sizes m
-are multiples of p, the number of parameters: kd for centroids, 2kd for means and variances.
+divided by that of KMeans (10 restarts), for mixtures the negative log-likelihood per row minus that of EM
+(3 restarts). Sketch sizes m are multiples of p, the number of parameters: kd for centroids, 2kd for means
+and variances.
 
-Data, with k = 10 and d = 10 unless --clusters and --features say otherwise:
+Data, k = 10 and d = 10 unless --clusters and --features say otherwise; --rows rows, drawn anew in each trial:
 
-  synthetic   k Gaussians N(c_i, I), c_i from N(0, 4 k^(2/d) I), --rows rows; every trial draws its own
-              (Appendix E)
-  digits      the 8 × 8 images that come with scikit-learn, d principal components; the same 1797 rows in
-              every trial. Sketches of more than half as many values are left out
-  NAME        the first *NAME*.parquet (--table NAME) of --data DIR: numeric columns, standardised, d
-              principal components; every trial draws --rows rows
+  synthetic    k Gaussians N(c_i, I), c_i from N(0, 4 k^(2/d) I) (Appendix E)
+  synthetic-2  the same with k = 20, d = 5 (the paper does not say what its second set is)
+  digits       the 8 × 8 images that come with scikit-learn, d principal components, all 1797 of them
+  NAME         *NAME*.parquet of --data DIR (--tables): numeric columns, standardised, d principal components
 
-Bandwidths: the paper's, chosen by hand for the synthetic data (σ² = 81 for k-means, 24 for mixtures), and
-the median distance of two rows, which is what the tool takes if nobody chooses.
+The paper's own sets (FMA, MNIST, CIFAR10) are not used. It chose σ² by hand for each set. Here Figures 2
+and 4 try multiples of the squared median distance (--factors), and Figures 1 and 3 take, for each set and
+kind of features, the one with the least median risk at m/p = --at (or that of Figure 4, where it was
+drawn); on the synthetic set the paper's σ² = 81 and 24.
 
-Series, decoded by CL-OMPR as in the paper unless they say otherwise:
+Series:
 
   uniform, leverage, greedy   landmarks drawn uniformly, by ridge leverage scores (BLESS), or taken where the
-                              residual is largest; leverage and greedy not at the synthetic data's median
-  quadrature                  the sums of `uniform`, decoded by our own `quadrature`
-  rows                        no sums: scikit-learn on the m landmarks of `uniform`, which are in the sketch
+                              residual is largest
   fourier                     m/2 frequencies, a cosine and a sine each
   fourier+rows                the same with m sampled rows beside them, to start from and to see how features
-                              vary, which landmarks are good for as well; only if asked for by --series
+                              vary, which landmarks are good for as well; not with --paper
+  rows                        no sums: scikit-learn on the m landmarks of `uniform`, which are in the sketch
+  quadrature                  the sums of `uniform`, decoded by our own `quadrature`
+  plain, whitened             one run of the tool's pursuit on the sums of `uniform`, from nothing, comparing
+                              features as they are, or in units of their standard errors
+  warm-1, warm-20             one whitened run that replaces atoms of the best of 1, or 20, runs of k-means on
+                              weighted landmarks
 
-Sketches hold neither cells nor (but for fourier+rows) a sample. CL-OMPR is that of the tool: of
---decoder-trials runs every other one starts from nothing, the others replace atoms of k-means on weighted
-landmarks (or on rows drawn where the data may be); distances are whitened, so that they count in standard
-errors; and the best fit is taken. With --paper, all runs start from nothing, and features are compared
-as they are.
-
-It writes NAME.csv (both figures; median and quartiles of the risk over trials), NAME.png or NAME.svg with
-risk against sketch size, NAME-bandwidths.png with risk against sketch size and σ² on the synthetic data,
-and prints medians, and in how many trials Nyström (uniform) was better than Fourier.
-
-The default run takes about 20 minutes on one core.
+It writes NAME.csv (median, quartiles, standard deviation over trials), NAME-1.svg to NAME-4.svg (or .png),
+and prints tables and a verdict on each claim.
 """
 
 from __future__ import annotations
@@ -54,8 +59,9 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,40 +72,50 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
+from cl_ompr import cl_ompr  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from sklearn.cluster import KMeans  # noqa: E402
 from sklearn.datasets import load_digits  # noqa: E402
 from sklearn.decomposition import PCA  # noqa: E402
 from sklearn.exceptions import ConvergenceWarning  # noqa: E402
+from sklearn.metrics import adjusted_rand_score  # noqa: E402
 from sklearn.mixture import GaussianMixture  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
 import nysketch  # noqa: E402
+from nysketch.kernels.options import median_distance  # noqa: E402
 from nysketch.learning.decode import em, weighted_kmeans  # noqa: E402
+from nysketch.learning.decode.atoms import POINT  # noqa: E402
 from nysketch.learning.decode.decoders import to_centroids  # noqa: E402
 from nysketch.learning.decode.evidence import Evidence  # noqa: E402
 from nysketch.learning.decode.mixture import Mixture  # noqa: E402
-from nysketch.learning.decode.moment_matching import Matching  # noqa: E402
 from nysketch.learning.decode.points import Points  # noqa: E402
 from nysketch.learning.decode.pursuit import Climb, pursuit  # noqa: E402
-from nysketch.learning.decode.whitening import Moments  # noqa: E402
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-# k and d of Figure 1, which the paper's σ² are for.
+# k and d of Figure 1, which the paper's σ² are for; and of a second set.
 CLUSTERS, FEATURES = 10, 10
+SECOND_CLUSTERS, SECOND_FEATURES = 20, 5
 SEPARATION = 2.0
-SYNTHETIC = "synthetic"
-# Bandwidths of Figure 1 by their names, those of Figure 2 by their squares.
-PAPER, MEDIAN = "paper", "median"
+SYNTHETIC, SECOND = "synthetic", "synthetic-2"
+RESTARTS_OF_KMEANS, RESTARTS_OF_EM = 10, 3
 
 NYSTROM, FOURIER = "uniform", "fourier"
 QUADRATURE, ROWS, FOURIER_ROWS = "quadrature", "rows", "fourier+rows"
+PLAIN, WHITENED = "plain", "whitened"
+WARM = {"warm-1": 1, "warm-20": 20}  # restarts of k-means
+SAMPLINGS = (NYSTROM, "leverage", "greedy")
 # Which sketch a series is decoded from; those of one sketch are next to each other.
 SKETCHED = {
     NYSTROM: NYSTROM,
     QUADRATURE: NYSTROM,
     ROWS: NYSTROM,
+    PLAIN: NYSTROM,
+    WHITENED: NYSTROM,
+    "warm-1": NYSTROM,
+    "warm-20": NYSTROM,
     "leverage": "leverage",
     "greedy": "greedy",
     FOURIER: FOURIER,
@@ -114,6 +130,10 @@ LOOKS = {
     QUADRATURE: ("#009E73", "D"),
     ROWS: ("#999999", "v"),
     FOURIER_ROWS: ("#56B4E9", "s"),
+    PLAIN: ("#D55E00", "<"),
+    WHITENED: ("#F0E442", ">"),
+    "warm-1": ("#009E73", "+"),
+    "warm-20": ("#009E73", "*"),
 }
 
 
@@ -127,7 +147,7 @@ class Task:
     parameters: int  # for each cluster and dimension
     paper_variance: float  # σ² of Figure 1 on the synthetic data
     best: float  # the risk of scikit-learn on all rows
-    good: float  # a risk that few would mind
+    near: float  # how far from the best a bandwidth may be and still be good
     learn: Callable[..., Any]
 
     def of_scikit_learn(self, rows: Floats, X: Floats, k: int, seed: int) -> float:
@@ -136,8 +156,9 @@ class Task:
             # Of 50 rows, or of columns with few values, EM may not end.
             warnings.simplefilter("ignore", ConvergenceWarning)
             if self is KMEANS:
-                return -float(KMeans(k, n_init=10, random_state=seed).fit(rows).score(X)) / len(X)
-            mixture = GaussianMixture(k, covariance_type="diag", n_init=10, random_state=seed)
+                fit = KMeans(k, n_init=RESTARTS_OF_KMEANS, random_state=seed).fit(rows)
+                return -float(fit.score(X)) / len(X)
+            mixture = GaussianMixture(k, covariance_type="diag", n_init=RESTARTS_OF_EM, random_state=seed)
             return -float(mixture.fit(rows).score(X))
 
     def risk(self, cost: float, reference: float) -> float:
@@ -156,27 +177,35 @@ KMEANS = Task(
     parameters=1,
     paper_variance=81.0,
     best=1.0,
-    good=1.05,
+    near=0.1,
     learn=nysketch.learn_kmeans,
 )
 GMM = Task(
     name="gmm",
-    title="Gaussian mixtures: −log-likelihood less that of EM",
+    title="Gaussian mixtures: −log-likelihood less that of EM, nats per row",
     axis="excess −log-likelihood",
     parameters=2,
     paper_variance=24.0,
     best=0.0,
-    good=0.05,
+    near=0.5,
     learn=nysketch.learn_gmm,
 )
 TASKS = {task.name: task for task in (KMEANS, GMM)}
 
-Draw = Callable[[np.random.Generator], Floats]
+
+@dataclass(frozen=True)
+class DataSet:
+    """Rows to draw for a trial, with their classes where these are known."""
+
+    k: int
+    draw: Callable[[np.random.Generator], tuple[Floats, Ints | None]]
+    by_hand: bool = False  # the paper's σ² are for it
 
 
-def synthetic(rng: np.random.Generator, rows: int, k: int, d: int) -> Floats:
+def synthetic(rng: np.random.Generator, rows: int, k: int, d: int) -> tuple[Floats, Ints]:
     centres = SEPARATION * k ** (1 / d) * rng.standard_normal((k, d))
-    return centres[rng.integers(k, size=rows)] + rng.standard_normal((rows, d))
+    classes = rng.integers(k, size=rows)
+    return centres[classes] + rng.standard_normal((rows, d)), classes
 
 
 def principal(rows: Floats, d: int) -> Floats:
@@ -196,61 +225,66 @@ def read_table(path: Path, d: int) -> Floats:
     return principal(rows, d)
 
 
-def data_sets(options: argparse.Namespace) -> dict[str, Draw]:
-    """Return functions that draw the rows of a trial."""
+def some_rows(rng: np.random.Generator, rows: Floats, count: int) -> tuple[Floats, None]:
+    return rng.permutation(rows)[:count], None
+
+
+def data_sets(options: argparse.Namespace) -> dict[str, DataSet]:
     k, d = options.clusters, options.features
-    digits = principal(load_digits().data, d)
-    found: dict[str, Draw] = {
-        SYNTHETIC: lambda rng: synthetic(rng, options.rows, k, d),
-        "digits": lambda _: digits,
+    images, classes = load_digits(return_X_y=True)
+    digits = principal(images, d)
+    found = {
+        SYNTHETIC: DataSet(
+            k,
+            partial(synthetic, rows=options.rows, k=k, d=d),
+            by_hand=(k, d) == (CLUSTERS, FEATURES),
+        ),
+        SECOND: DataSet(
+            SECOND_CLUSTERS,
+            partial(synthetic, rows=options.rows, k=SECOND_CLUSTERS, d=SECOND_FEATURES),
+        ),
+        "digits": DataSet(k, lambda _: (digits, classes)),
     }
-    if options.data is not None:
-        paths = sorted(options.data.glob(f"*{options.table}*.parquet"))
+    for name in options.tables if options.data is not None else ():
+        paths = sorted(options.data.glob(f"*{name}*.parquet"))
         if paths:
-            rows = read_table(paths[0], d)
-            found[options.table] = lambda rng: rng.permutation(rows)[: options.rows]
+            found[name] = DataSet(k, partial(some_rows, rows=read_table(paths[0], d), count=options.rows))
         else:
-            print(f"{options.data}: no *{options.table}*.parquet there, left out", file=sys.stderr)
+            print(f"{options.data}: no *{name}*.parquet there, left out", file=sys.stderr)
     for name in options.sets or ():
         if name not in found:
             raise SystemExit(f"there is no data set {name}, only {', '.join(found)}")
     return {name: found[name] for name in options.sets or found}
 
 
-class Panel(NamedTuple):
-    """One panel of Figure 1."""
-
-    data: str
-    task: str
-    bandwidth: str  # "paper", "median", or of Figure 2, σ²
-
-    @property
-    def variance(self) -> float | None:
-        """σ², or None if the median decides."""
-        if self.bandwidth == MEDIAN:
-            return None
-        return TASKS[self.task].paper_variance if self.bandwidth == PAPER else float(self.bandwidth)
-
-    def __str__(self) -> str:
-        return f"{self.data}, σ² {'of the median' if self.variance is None else f'= {self.variance:g}'}"
-
-
 class Setting(NamedTuple):
     """What is measured once in every trial."""
 
     figure: int
-    panel: Panel
+    data: str
+    task: str
+    bandwidth: str  # "σ² = 81", or "× 0.25": a multiple of the squared median distance
     size: float  # m/p
     series: str
+
+    def variance(self, median: float) -> float:
+        """σ²."""
+        if self.bandwidth.startswith("×"):
+            return float(self.bandwidth.removeprefix("×")) * median**2
+        return float(self.bandwidth.removeprefix("σ² ="))
+
+
+def times(factor: float) -> str:
+    return f"× {factor:g}"
 
 
 @dataclass
 class Measured:
-    """Of one setting, for each trial, the risk and σ²."""
+    """Of one setting, for each trial, the risk and the adjusted Rand index."""
 
     m: int
     risks: list[float] = field(default_factory=list)
-    variances: list[float] = field(default_factory=list)
+    agreements: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -258,45 +292,78 @@ class Measured:
         return float(np.median(self.risks))
 
     @property
+    def deviation(self) -> float:
+        """The standard deviation of the risk."""
+        return float(np.std(self.risks))
+
+    @property
     def quartiles(self) -> tuple[float, float]:
         """The first and the third quartile of the risk."""
         low, high = np.quantile(self.risks, [0.25, 0.75])
         return float(low), float(high)
 
+    @property
+    def agreement(self) -> float | None:
+        """The median of the adjusted Rand index."""
+        return float(np.median(self.agreements)) if self.agreements else None
+
 
 Results = dict[Setting, Measured]
 
 
-def settings_for(options: argparse.Namespace, data: str) -> list[Setting]:
-    """Return what to measure on some data; settings that share a sketch are next to each other."""
-    by_hand = data == SYNTHETIC and (options.clusters, options.features) == (CLUSTERS, FEATURES)
-    wanted = [
-        Setting(1, Panel(data, task, bandwidth), size, series)
-        for task in options.tasks
-        for bandwidth in ([PAPER, MEDIAN] if by_hand else [MEDIAN])
-        for size in options.sizes
-        for series in SKETCHED
-        if series in options.series
-        and not (by_hand and bandwidth == MEDIAN and series in ("leverage", "greedy"))
-    ]
-    if data == SYNTHETIC and options.sweep_trials:
+def sweep_settings(options: argparse.Namespace, data: str) -> list[Setting]:
+    """Figures 2 and 4: the map on the synthetic data, one size on the others."""
+    both = [series for series in (NYSTROM, FOURIER) if series in options.series]
+    wanted = []
+    for task in options.tasks:
+        sizes = {options.at} if 4 in options.figures else set()
+        if data == SYNTHETIC and 2 in options.figures:
+            sizes |= {*options.sizes}
         wanted += [
-            Setting(2, Panel(data, task, f"{variance:g}"), size, series)
-            for task in options.tasks
-            for variance in options.variances
-            for size in options.sweep_sizes
-            for series in (NYSTROM, FOURIER)
+            Setting(4 if size == options.at and 4 in options.figures else 2, data, task, times(f), size, each)
+            for f in options.factors
+            for size in sorted(sizes)
+            for each in both
         ]
     return wanted
 
 
-def make_sketch(X: Floats, what: str, m: int, variance: float | None, seed: int) -> nysketch.Sketch:
+def size_settings(options: argparse.Namespace, data: str, of: DataSet, results: Results) -> list[Setting]:
+    """Figures 1 and 3, at the best bandwidth of Figure 4 or at the paper's."""
+    if not {1, 3} & {*options.figures}:
+        return []
+    wanted = []
+    for task in options.tasks:
+        for size in options.sizes:
+            for series in (series for series in SKETCHED if series in options.series):
+                kind = FOURIER if series in (FOURIER, FOURIER_ROWS) else NYSTROM
+                if options.bandwidth is not None:
+                    bandwidth = times(options.bandwidth)
+                elif of.by_hand:
+                    bandwidth = f"σ² = {TASKS[task].paper_variance:g}"
+                else:
+                    tried = {s.bandwidth: r.median for s, r in swept(results, data, task, kind, options.at)}
+                    bandwidth = min(tried, key=tried.__getitem__) if tried else times(1.0)
+                wanted.append(Setting(1, data, task, bandwidth, size, series))
+    return wanted
+
+
+def swept(results: Results, data: str, task: str, series: str, size: float) -> list[tuple[Setting, Measured]]:
+    """Return what was measured at all bandwidths."""
+    return [
+        (s, r)
+        for s, r in results.items()
+        if s.figure != 1 and (s.data, s.task, s.series, s.size) == (data, task, series, size)
+    ]
+
+
+def make_sketch(X: Floats, what: str, m: int, variance: float, seed: int) -> nysketch.Sketch:
     fourier = what in (FOURIER, FOURIER_ROWS)
     return nysketch.sketch(
         X,
         landmarks=m,
         **({"features": "fourier"} if fourier else {"sampling": what}),
-        bandwidth=MEDIAN if variance is None else variance**0.5,
+        bandwidth=variance**0.5,
         scale="none",
         cells=False,
         sample_rows=m if what == FOURIER_ROWS else 0,
@@ -306,50 +373,69 @@ def make_sketch(X: Floats, what: str, m: int, variance: float | None, seed: int)
     )
 
 
-def as_in_the_paper(sketch: nysketch.Sketch, k: int, trials: int, rng: np.random.Generator) -> Mixture:
-    """Return what CL-OMPR finds from nothing, by the distance of mean features that are not whitened."""
+def one_pursuit(
+    sketch: nysketch.Sketch, task: Task, k: int, series: str, rng: np.random.Generator
+) -> Mixture:
+    """Return what one run of the tool's pursuit finds: from nothing, or from k-means on landmarks."""
     evidence = Evidence(sketch)
-    moments = Moments.of(evidence.basis, evidence.mean_values, sketch.rows, None)
-    matching = Matching(evidence.basis, moments, "diag", evidence.limits)
+    matching = evidence.matching("diag")
+    if series == PLAIN:
+        matching = evidence.matching("diag", plain=True)
     spread = evidence.variances / k ** (2 / evidence.d) / 2
-    climb = Climb(matching, evidence.support)
-    found = [pursuit(matching, k, spread, climb, rng) for _ in range(trials)]
-    return min(found, key=matching.distance).normalise()
+    start = None
+    if series in WARM:
+        centroids = weighted_kmeans.starts(evidence.quadrature, k, WARM[series], rng)[0]
+        start = em.from_centroids(evidence.quadrature, centroids, "diag")
+    found = pursuit(matching, k, spread, Climb(matching, evidence.support), rng, start=start)
+    return found.normalise() if task is GMM else to_centroids(found, rng)
 
 
 class Trial:
     """The rows of one trial, and what was worked out about them."""
 
-    def __init__(self, X: Floats, seed: int, options: argparse.Namespace) -> None:
-        self.X, self._seed, self._options = X, seed, options
+    def __init__(
+        self, X: Floats, classes: Ints | None, k: int, seed: int, options: argparse.Namespace
+    ) -> None:
+        self.X, self._classes, self._k, self._seed, self._options = X, classes, k, seed, options
+        self._median = median_distance(X[np.random.default_rng(seed).permutation(len(X))[:1000]], seed)
         self._references: dict[str, float] = {}
         self._last: tuple[Any, nysketch.Sketch] | None = None
 
     def measure(self, setting: Setting, measured: Measured) -> None:
-        """Add risk and σ² to what was measured."""
-        task, X = TASKS[setting.panel.task], self.X
+        """Add the risk, and the agreement with known classes, to what was measured."""
+        task, X = TASKS[setting.task], self.X
         if task.name not in self._references:
-            self._references[task.name] = task.of_scikit_learn(X, X, self._options.clusters, self._seed)
-        sketch = self._sketch(SKETCHED[setting.series], measured.m, setting.panel.variance)
+            self._references[task.name] = task.of_scikit_learn(X, X, self._k, self._seed)
+        sketch = self._sketch(SKETCHED[setting.series], measured.m, setting.variance(self._median))
         if setting.series == ROWS:
-            cost = task.of_scikit_learn(sketch.basis.landmarks, X, self._options.clusters, self._seed)
+            cost = task.of_scikit_learn(sketch.basis.landmarks, X, self._k, self._seed)
         else:
-            cost = self._cost(task, sketch, quadrature=setting.series == QUADRATURE)
+            mixture = self._decoded(task, sketch, setting.series)
+            rows = Points.of_rows(X)  # nothing is scaled: these are the units of the mixture
+            if task is KMEANS:
+                cost = weighted_kmeans.cost(rows, mixture.means)
+                if self._classes is not None:
+                    labels = weighted_kmeans.squared_distances(X, mixture.means).argmin(axis=1)
+                    measured.agreements.append(float(adjusted_rand_score(self._classes, labels)))
+            else:
+                cost = -em.log_likelihood(rows, mixture)
         measured.risks.append(task.risk(cost, self._references[task.name]))
-        measured.variances.append(float(sketch.basis.kernel.bandwidth) ** 2)
 
-    def _cost(self, task: Task, sketch: nysketch.Sketch, *, quadrature: bool) -> float:
-        """Return the mean cost of all rows under what is learned from their sketch."""
-        k, trials = self._options.clusters, self._options.decoder_trials
-        if quadrature or not self._options.paper:
-            how = {"decoder": QUADRATURE} if quadrature else {"decoder": "clomp", "trials": trials}
-            return float(task.learn(sketch, k, seed=self._seed, **how).costs(self.X).mean())
+    def _decoded(self, task: Task, sketch: nysketch.Sketch, series: str) -> Mixture:
         rng = np.random.default_rng(self._seed)
-        mixture = as_in_the_paper(sketch, k, trials, rng)
-        rows = Points.of_rows(self.X)  # nothing is scaled: these are the units of the mixture
+        if series in (PLAIN, WHITENED, *WARM):
+            return one_pursuit(sketch, task, self._k, series, rng)
+        trials = self._options.decoder_trials
+        if self._options.paper and series != QUADRATURE:
+            shape, variances = POINT if task is KMEANS else "diag", self.X.var(axis=0)
+            found = [cl_ompr(sketch, self._k, shape, variances, rng) for _ in range(trials)]
+            return min(found, key=lambda pair: pair[1])[0]
+        how = {"decoder": QUADRATURE} if series == QUADRATURE else {"decoder": "clomp", "trials": trials}
+        model = task.learn(sketch, self._k, seed=self._seed, **how)
         if task is KMEANS:
-            return weighted_kmeans.cost(rows, to_centroids(mixture, rng).means)
-        return -em.log_likelihood(rows, mixture)
+            centroids = np.asarray(model.centroids)
+            return Mixture(np.ones(self._k), centroids, np.zeros_like(centroids))
+        return Mixture(model.weights, model.means, model.covariances)
 
     def _sketch(self, *key: Any) -> nysketch.Sketch:
         """Return a sketch; the last one is kept, for it may be decoded in several ways."""
@@ -358,52 +444,59 @@ class Trial:
         return self._last[1]
 
 
-def run(options: argparse.Namespace, sets: dict[str, Draw]) -> Results:
+def run(options: argparse.Namespace, sets: dict[str, DataSet]) -> Results:
+    """Measure one data set after the other: the bandwidths first, for the best of them is taken then."""
     results: Results = {}
-    trials = {1: options.trials, 2: options.sweep_trials}
-    wanted = {data: settings_for(options, data) for data in sets}
-    steps = sum(trials[setting.figure] for found in wanted.values() for setting in found)
-    with tqdm(total=steps, file=sys.stderr, disable=None, unit="fit") as bar:
-        for number in range(max(trials.values())):
-            for which, (data, draw) in enumerate(sets.items()):
-                X = draw(np.random.default_rng([options.seed, number, which]))
-                trial = Trial(X, 1000 * options.seed + number, options)
-                for setting in wanted[data]:
-                    if number >= trials[setting.figure]:
+    with tqdm(file=sys.stderr, disable=None, unit="fit") as bar:
+        for which, (data, of) in enumerate(sets.items()):
+            trials = []
+            for number in range(options.trials):
+                X, classes = of.draw(np.random.default_rng([options.seed, number, which]))
+                trials.append(Trial(X, classes, of.k, 1000 * options.seed + number, options))
+            for settings in (sweep_settings, partial(size_settings, of=of, results=results)):
+                for setting in settings(options, data):
+                    d = trials[0].X.shape[1]
+                    m = TASKS[setting.task].sketch_size(setting.size, of.k, d)
+                    if m > len(trials[0].X) // 2:
                         continue
-                    m = TASKS[setting.panel.task].sketch_size(setting.size, options.clusters, X.shape[1])
-                    bar.set_postfix_str(f"trial {number}, {data}, {setting.panel.task}, {m} {setting.series}")
-                    if m <= len(X) // 2:
-                        trial.measure(setting, results.setdefault(setting, Measured(m)))
-                    bar.update()
-            write_csv(results, options.output.with_suffix(".csv"))  # what there is, should this end early
+                    bar.set_postfix_str(f"{data}, {setting.task}, {m} {setting.series} {setting.bandwidth}")
+                    measured = results.setdefault(setting, Measured(m))
+                    for trial in trials:
+                        trial.measure(setting, measured)
+                        bar.update()
+                write_csv(results, options.output.with_suffix(".csv"))  # should this end early
     return results
 
 
 def write_csv(results: Results, path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        settings = ["figure", "data", "task", "bandwidth", "series", "size", "m"]
-        writer.writerow([*settings, "variance", "trials", "median", "p25", "p75"])
+        writer.writerow([*Setting._fields, "m", "trials", "median", "p25", "p75", "sd", "ari"])
         for setting, measured in results.items():
-            numbers = (measured.median, *measured.quartiles)
+            numbers = [measured.median, *measured.quartiles, measured.deviation, measured.agreement]
             writer.writerow(
-                [setting.figure, *setting.panel, setting.series, f"{setting.size:g}", measured.m]
-                + [f"{np.median(measured.variances):.4g}", len(measured.risks)]
-                + [f"{number:.6g}" for number in numbers]
+                [*setting[:4], f"{setting.size:g}", setting.series, measured.m, len(measured.risks)]
+                + ["" if number is None else f"{number:.6g}" for number in numbers]
             )
 
 
-# Figure 1
+# Figures 1 and 3: sizes
 
 
-def panels_of(results: Results, task: str) -> list[Panel]:
-    return list(dict.fromkeys(s.panel for s in results if s.figure == 1 and s.panel.task == task))
+def sets_of(results: Results, task: str) -> list[str]:
+    return list(dict.fromkeys(s.data for s in results if s.figure == 1 and s.task == task))
 
 
-def curve(results: Results, panel: Panel, series: str) -> dict[float, Measured]:
+def curve(results: Results, data: str, task: str, series: str) -> dict[float, Measured]:
     """Return what was measured of a series in Figure 1, by m/p."""
-    return {s.size: r for s, r in results.items() if (s.figure, s.panel, s.series) == (1, panel, series)}
+    found = ((s, r) for s, r in results.items() if s.figure == 1)
+    return {s.size: r for s, r in found if (s.data, s.task, s.series) == (data, task, series)}
+
+
+def bandwidth_of(results: Results, data: str, task: str, series: str) -> str:
+    return next(
+        s.bandwidth for s in results if s.figure == 1 and (s.data, s.task, s.series) == (data, task, series)
+    )
 
 
 def text_of(risk: float | None) -> str:
@@ -412,230 +505,362 @@ def text_of(risk: float | None) -> str:
     return f"{risk:.3f}" if abs(risk) < 10 else f"{risk:.3g}"
 
 
+def header(first: list[str], values: Iterable[Any]) -> list[str]:
+    cells = [*first, *map(str, values)]
+    return ["| " + " | ".join(cells) + " |", "|" + "---|" * len(cells)]
+
+
 def risk_table(results: Results, task: str, options: argparse.Namespace) -> str:
-    lines = [
-        f"| data | series | {' | '.join(f'm/p = {size:g}' for size in options.sizes)} |",
-        "|---|---|" + "---|" * len(options.sizes),
-    ]
-    for panel in panels_of(results, task):
+    lines = header(["data", "series", "σ²"], (f"m/p = {size:g}" for size in options.sizes))
+    for data in sets_of(results, task):
         for series in options.series:
-            found = curve(results, panel, series)
-            cells = [text_of(found[size].median if size in found else None) for size in options.sizes]
-            if found:
-                lines.append(f"| {panel} | {series} | {' | '.join(cells)} |")
+            found = curve(results, data, task, series)
+            if not found:
+                continue
+            cells = []
+            for size in options.sizes:
+                of = found.get(size)
+                cells.append("–" if of is None else f"{text_of(of.median)} ({text_of(of.deviation)})")
+            bandwidth = bandwidth_of(results, data, task, series)
+            lines.append(f"| {data} | {series} | {bandwidth} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def wins(results: Results, panel: Panel, size: float) -> list[bool]:
-    """Return, for each trial, whether Nyström has the lower risk."""
-    ours, theirs = curve(results, panel, NYSTROM).get(size), curve(results, panel, FOURIER).get(size)
-    if ours is None or theirs is None:
-        return []
-    return [a < b for a, b in zip(ours.risks, theirs.risks, strict=True)]
+def agreement_table(results: Results, options: argparse.Namespace) -> str:
+    lines = header(["data", "series"], (f"m/p = {size:g}" for size in options.sizes))
+    for data in sets_of(results, KMEANS.name):
+        for series in options.series:
+            found = curve(results, data, KMEANS.name, series)
+            cells = [text_of(found[size].agreement if size in found else None) for size in options.sizes]
+            if {*cells} - {"–"}:
+                lines.append(f"| {data} | {series} | {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""
 
 
-def win_table(results: Results, options: argparse.Namespace) -> str:
-    lines = [
-        f"| task | data | {' | '.join(f'm/p = {size:g}' for size in options.sizes)} |",
-        "|---|---|" + "---|" * len(options.sizes),
-    ]
-    for task in options.tasks:
-        for panel in panels_of(results, task):
-            won = [wins(results, panel, size) for size in options.sizes]
-            cells = [f"{sum(w)} of {len(w)}" if w else "–" for w in won]
-            lines.append(f"| {task} | {panel} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+# Verdicts
 
 
-def verdict(results: Results, options: argparse.Namespace) -> str:
-    """Say in words whether Nyström beats Fourier."""
+def sizes_where(found: Iterable[tuple[float, bool]]) -> str:
+    """Say at which sizes something is true."""
+    all_of = list(found)
+    true = [size for size, holds in all_of if holds]
+    if len(true) == len(all_of):
+        return f"at all {len(all_of)} sizes"
+    return "at no size" if not true else "at m/p = " + ", ".join(f"{size:g}" for size in true) + " only"
+
+
+def of_sizes(results: Results, options: argparse.Namespace) -> list[str]:
+    """Does Nyström beat Fourier at equal m? Which landmarks are best? Are sums better than rows?"""
     lines = []
     for task in options.tasks:
-        for panel in panels_of(results, task):
-            won = {size: wins(results, panel, size) for size in options.sizes}
-            won = {size: each for size, each in won.items() if each}
-            ours, theirs = curve(results, panel, NYSTROM), curve(results, panel, FOURIER)
-            lower = [size for size in won if ours[size].median < theirs[size].median]
-            every = [each for of_size in won.values() for each in of_size]
-            where = "all sizes" if len(lower) == len(won) else "m/p = " + ", ".join(f"{s:g}" for s in lower)
-            lines.append(
-                f"- {task}, {panel}: Nyström has the lower risk in {sum(every)} of {len(every)} trials, "
-                f"and the lower median at {where if lower else 'no size'}"
-            )
-    return "\n".join(lines)
-
-
-def plot_sizes(results: Results, options: argparse.Namespace, path: Path) -> None:
-    from matplotlib import pyplot as plt
-
-    rows = [panels_of(results, task) for task in options.tasks]
-    columns = max(map(len, rows))
-    figure, axes = plt.subplots(
-        len(rows), columns, figsize=(4.2 * columns, 3.8 * len(rows)), squeeze=False, sharey="row"
-    )
-    for task, found, of_task in zip(options.tasks, rows, axes, strict=True):
-        for axis in of_task[len(found) :]:
-            axis.set_visible(False)
-        for panel, axis in zip(found, of_task, strict=False):
-            for series in options.series:
-                points = curve(results, panel, series)
-                if not points:
-                    continue
-                colour, marker = LOOKS[series]
-                above = {size: np.array([r.median, *r.quartiles]) for size, r in points.items()}
-                median, low, high = np.array(list(above.values())).T - TASKS[task].best
-                axis.plot(
-                    list(above),
-                    median,
-                    color=colour,
-                    marker=marker,
-                    markersize=4,
-                    linewidth=1.2,
-                    label=series,
+        for data in sets_of(results, task):
+            ours, theirs, rows = (curve(results, data, task, each) for each in (NYSTROM, FOURIER, ROWS))
+            shared = [size for size in ours if size in theirs]
+            if shared:
+                won = [
+                    a < b
+                    for size in shared
+                    for a, b in zip(ours[size].risks, theirs[size].risks, strict=True)
+                ]
+                median = sizes_where((s, ours[s].median < theirs[s].median) for s in shared)
+                spread = sizes_where((s, ours[s].deviation < theirs[s].deviation) for s in shared)
+                lines.append(
+                    f"- Figure 1, {task}, {data}: Nyström (uniform) has the lower risk in {sum(won)} of "
+                    f"{len(won)} trials, the lower median {median}, the lower standard deviation {spread}"
                 )
-                axis.fill_between(list(above), low, high, color=colour, alpha=0.12, linewidth=0)
-            axis.axhline(0, color="#777777", linewidth=0.8)
-            axis.set_xscale("log")
-            axis.set_yscale("symlog", linthresh=1e-3)
-            axis.set_xticks(options.sizes, [f"{size:g}" for size in options.sizes])
-            axis.minorticks_off()
-            axis.set(title=str(panel), xlabel="m/p")
-            axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
-        of_task[0].set_ylabel(TASKS[task].axis)
-    axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
+            both = [size for size in ours if size in rows]
+            if both:
+                better = sizes_where((s, ours[s].median < rows[s].median) for s in both)
+                lines.append(f"- {task}, {data}: the sums have a lower median than their landmarks {better}")
+    best = []
+    for task in options.tasks:
+        for data in sets_of(results, task):
+            found = {each: curve(results, data, task, each) for each in SAMPLINGS if each in options.series}
+            for size in options.sizes:
+                medians = {each: of[size].median for each, of in found.items() if size in of}
+                if len(medians) == len(SAMPLINGS):
+                    best.append(min(medians, key=medians.__getitem__))
+    if best:
+        counts = ", ".join(f"{each} in {best.count(each)}" for each in SAMPLINGS)
+        lines.append(f"- Figure 1, landmarks: of {len(best)} cells the lowest median is {counts}")
+    return lines
 
 
-# Figure 2
+def of_agreement(results: Results) -> list[str]:
+    lines = []
+    for data in sets_of(results, KMEANS.name):
+        ours, theirs = (curve(results, data, KMEANS.name, each) for each in (NYSTROM, FOURIER))
+        pairs = [(s, ours[s].agreement, theirs[s].agreement) for s in ours if s in theirs]
+        known = [(s, a > b) for s, a, b in pairs if a is not None and b is not None]
+        if known:
+            lines.append(f"- Figure 3, {data}: Nyström has the higher median ARI {sizes_where(known)}")
+    return lines
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Risk of one task and one series by m/p (rows) and σ² (columns)."""
+    """Risks of both kinds of features, for one data set, task and size, by bandwidth."""
 
+    data: str
     task: Task
-    series: str
-    sizes: list[float]
-    variances: list[float]
-    risks: Floats
+    size: float
+    bandwidths: list[str]
+    risks: dict[str, Floats]  # by series
+    deviations: dict[str, Floats]
 
-    @property
-    def best(self) -> NDArray[np.intp]:
-        """The column of the best σ², for each m/p."""
-        return self.risks.argmin(axis=1)
-
-    @property
-    def good(self) -> NDArray[np.bool_]:
-        """Where the risk is one that nobody minds."""
-        return self.risks <= self.task.good
-
-    @classmethod
-    def of(cls, results: Results, options: argparse.Namespace, task: str, series: str) -> Sweep:
-        """Gather the medians, of the sizes that there were rows enough for."""
-        at = [Panel(SYNTHETIC, task, f"{variance:g}") for variance in options.variances]
-        sizes = [size for size in options.sweep_sizes if Setting(2, at[0], size, series) in results]
-        risks = [[results[Setting(2, panel, size, series)].median for panel in at] for size in sizes]
-        return cls(TASKS[task], series, sizes, options.variances, np.array(risks))
+    def good(self, series: str) -> int:
+        """Return how many bandwidths are near the best of either kind of features."""
+        best = min(float(risks.min()) for risks in self.risks.values())
+        return int((self.risks[series] <= best + self.task.near).sum())
 
 
 def sweeps_of(results: Results, options: argparse.Namespace) -> list[Sweep]:
-    found = [Sweep.of(results, options, t, series) for t in options.tasks for series in (NYSTROM, FOURIER)]
-    return [sweep for sweep in found if sweep.sizes]
-
-
-def median_variance(results: Results) -> float | None:
-    """Return the σ² that the tool takes for the synthetic data: the median over trials."""
-    found = [
-        variance
-        for setting, measured in results.items()
-        if (setting.figure, setting.panel.data, setting.panel.bandwidth) == (1, SYNTHETIC, MEDIAN)
-        for variance in measured.variances
-    ]
-    return float(np.median(found)) if found else None
+    keys = dict.fromkeys((s.data, s.task, s.size) for s in results if s.figure != 1)
+    found = []
+    for data, task, size in keys:
+        of = {
+            series: swept(results, data, task, series, size)
+            for series in (NYSTROM, FOURIER)
+            if series in options.series
+        }
+        bandwidths = [s.bandwidth for s, _ in next(iter(of.values()))]
+        found.append(
+            Sweep(
+                data,
+                TASKS[task],
+                size,
+                bandwidths,
+                {series: np.array([r.median for _, r in each]) for series, each in of.items()},
+                {series: np.array([r.deviation for _, r in each]) for series, each in of.items()},
+            )
+        )
+    return found
 
 
 def sweep_table(sweeps: list[Sweep]) -> str:
-    variances = sweeps[0].variances
-    lines = [
-        f"| task | series | m/p | {' | '.join(f'σ² = {v:g}' for v in variances)} | good |",
-        "|---|---|---|" + "---|" * (len(variances) + 1),
-    ]
+    lines = header(["data", "task", "m/p", "series"], [*sweeps[0].bandwidths, "good"])
     for sweep in sweeps:
-        for size, risks, best, good in zip(sweep.sizes, sweep.risks, sweep.best, sweep.good, strict=True):
-            cells = [f"**{text_of(r)}**" if i == best else text_of(r) for i, r in enumerate(risks)]
-            share = f"{good.sum()} of {len(good)}"
-            lines.append(f"| {sweep.task.name} | {sweep.series} | {size:g} | {' | '.join(cells)} | {share} |")
+        for series, risks in sweep.risks.items():
+            cells = [f"**{text_of(r)}**" if r == risks.min() else text_of(r) for r in risks]
+            lines.append(
+                f"| {sweep.data} | {sweep.task.name} | {sweep.size:g} | {series} | {' | '.join(cells)} | "
+                f"{sweep.good(series)} of {len(risks)} |"
+            )
     return "\n".join(lines)
 
 
-def plot_bandwidths(sweeps: list[Sweep], median: float | None, path: Path) -> None:
+def of_bandwidths(sweeps: list[Sweep], options: argparse.Namespace) -> list[str]:
+    lines = []
+    for sweep in sweeps:
+        if {NYSTROM, FOURIER} - {*sweep.risks}:
+            continue
+        ours, theirs = sweep.good(NYSTROM), sweep.good(FOURIER)
+        word = "wider" if ours > theirs else "as wide" if ours == theirs else "narrower"
+        figure = 4 if sweep.size == options.at and 4 in options.figures else 2
+        lines.append(
+            f"- Figure {figure}, {sweep.task.name}, {sweep.data}, m/p = {sweep.size:g}: the range of good σ² "
+            f"is {word} for Nyström, {ours} of {len(sweep.bandwidths)} against {theirs}"
+        )
+    return lines
+
+
+# Plots
+
+
+def panel_grid(rows: int, columns: int, *, share: bool) -> Any:
     from matplotlib import pyplot as plt
+
+    return plt.subplots(
+        rows,
+        columns,
+        figsize=(3.4 * columns, 3.1 * rows),
+        squeeze=False,
+        sharey="row" if share else False,
+        layout="constrained",
+    )
+
+
+def save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+    plt.close(figure)
+
+
+def draw_band(axis: Any, at: list[float], middle: Floats, low: Floats, high: Floats, series: str) -> None:
+    colour, marker = LOOKS[series]
+    axis.plot(at, middle, color=colour, marker=marker, markersize=4, linewidth=1.2, label=series)
+    axis.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+
+
+def plot_sizes(results: Results, options: argparse.Namespace, path: Path) -> None:
+    """Figure 1, and of Figure 3 the second set: risk against size."""
+    rows = [sets_of(results, task) for task in options.tasks]
+    figure, axes = panel_grid(len(rows), max(map(len, rows)), share=True)
+    for task, found, of_task in zip(options.tasks, rows, axes, strict=True):
+        for axis in of_task[len(found) :]:
+            axis.set_visible(False)
+        for data, axis in zip(found, of_task, strict=False):
+            for series in options.series:
+                points = curve(results, data, task, series)
+                if points:
+                    above = np.array([[r.median, *r.quartiles] for r in points.values()]) - TASKS[task].best
+                    draw_band(axis, list(points), *above.T, series)
+            axis.axhline(0, color="#777777", linewidth=0.8)
+            axis.set_xscale("log")
+            axis.set_yscale("symlog", linthresh=1e-2)
+            axis.set_xticks(options.sizes, [f"{size:g}" for size in options.sizes])
+            axis.minorticks_off()
+            axis.set(title=f"{task}, {data}", xlabel="m/p")
+            axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+        of_task[0].set_ylabel(TASKS[task].axis)
+    axes[0, 0].legend(fontsize=8)
+    save(figure, path)
+
+
+def plot_map(sweeps: list[Sweep], path: Path) -> None:
+    """Figure 2: risk against σ² and size."""
     from matplotlib.colors import LogNorm
 
     tasks = list(dict.fromkeys(sweep.task.name for sweep in sweeps))
-    figure, axes = plt.subplots(len(tasks), 2, figsize=(11, 3.2 * len(tasks)), squeeze=False)
-    for sweep, axis in zip(sweeps, axes.ravel(), strict=True):
-        both = [each.risks - sweep.task.best for each in sweeps if each.task is sweep.task]
-        scale = LogNorm(1e-3, max(1.0, *(float(risks.max()) for risks in both)), clip=True)
-        image = axis.imshow(
-            np.maximum(sweep.risks - sweep.task.best, 1e-9), norm=scale, cmap="cividis_r", aspect="auto"
-        )
-        for (i, j), risk in np.ndenumerate(sweep.risks):
-            star = "★ " if j == sweep.best[i] else ""
-            dark = image.norm(max(risk - sweep.task.best, 1e-9)) > 0.5
-            axis.text(j, i, star + text_of(risk), ha="center", va="center", color="w" if dark else "k")
-        axis.set_xticks(range(len(sweep.variances)), [f"{v:g}" for v in sweep.variances])
-        axis.set_yticks(range(len(sweep.sizes)), [f"{size:g}" for size in sweep.sizes])
-        title = f"{sweep.task.name}, {sweep.series}"
-        if median is not None and sweep.variances[0] <= median <= sweep.variances[-1]:
-            at = np.interp(np.log(median), np.log(sweep.variances), range(len(sweep.variances)))
-            axis.axvline(at, color="#D55E00", linestyle=":", linewidth=2)
-            title += f"; dotted: median distance, σ² = {median:.0f}"
-        axis.set(title=title, xlabel="σ² (★ best)", ylabel="m/p")
-        figure.colorbar(image, ax=axis, label="risk above 0" if sweep.task is GMM else "risk above 1")
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure, axes = panel_grid(len(tasks), 2, share=False)
+    figure.set_size_inches(11, 3.0 * len(tasks))
+    for name, of_task in zip(tasks, axes, strict=True):
+        found = sorted((sweep for sweep in sweeps if sweep.task.name == name), key=lambda s: s.size)
+        task = found[0].task
+        highest = max(float(r.max()) for sweep in found for r in sweep.risks.values()) - task.best
+        scale = LogNorm(1e-2, max(1.0, highest), clip=True)
+        for series, axis in zip(found[0].risks, of_task, strict=False):
+            risks = np.array([sweep.risks[series] for sweep in found])
+            image = axis.imshow(
+                np.maximum(risks - task.best, 1e-9), norm=scale, cmap="cividis_r", aspect="auto"
+            )
+            for (i, j), risk in np.ndenumerate(risks):
+                star = "★ " if j == risks[i].argmin() else ""
+                dark = image.norm(max(risk - task.best, 1e-9)) > 0.5
+                colour = "w" if dark else "k"
+                axis.text(j, i, star + text_of(risk), ha="center", va="center", color=colour, fontsize=7)
+            axis.set_xticks(range(len(found[0].bandwidths)), found[0].bandwidths)
+            axis.set_yticks(range(len(found)), [f"{sweep.size:g}" for sweep in found])
+            axis.set(title=f"{name}, {series}", xlabel="σ² / squared median distance (★ best)", ylabel="m/p")
+        figure.colorbar(image, ax=of_task.tolist(), label=f"risk above {task.best:g}")
+    save(figure, path)
+
+
+def plot_agreement(results: Results, options: argparse.Namespace, path: Path) -> None:
+    """Figure 3: the adjusted Rand index against size."""
+    known = [
+        data
+        for data in sets_of(results, KMEANS.name)
+        if any(r.agreements for s, r in results.items() if s.figure == 1 and s.data == data)
+    ]
+    if not known:
+        return
+    figure, axes = panel_grid(1, len(known), share=True)
+    for data, axis in zip(known, axes[0], strict=True):
+        for series in options.series:
+            found = {s: r.agreements for s, r in curve(results, data, KMEANS.name, series).items()}
+            found = {size: values for size, values in found.items() if values}
+            if found:
+                quartiles = np.array([np.quantile(each, [0.5, 0.25, 0.75]) for each in found.values()])
+                draw_band(axis, list(found), *quartiles.T, series)
+        axis.set_xscale("log")
+        axis.set_xticks(options.sizes, [f"{size:g}" for size in options.sizes])
+        axis.minorticks_off()
+        axis.set(title=data, xlabel="m/p")
+        axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+    axes[0, 0].set_ylabel("adjusted Rand index")
+    axes[0, 0].legend(fontsize=8)
+    save(figure, path)
+
+
+def plot_bandwidths(sweeps: list[Sweep], path: Path) -> None:
+    """Figure 4: risk against σ² for each set."""
+    tasks = list(dict.fromkeys(sweep.task.name for sweep in sweeps))
+    rows = [[sweep for sweep in sweeps if sweep.task.name == task] for task in tasks]
+    figure, axes = panel_grid(len(rows), max(map(len, rows)), share=True)
+    for found, of_task in zip(rows, axes, strict=True):
+        for axis in of_task[len(found) :]:
+            axis.set_visible(False)
+        for sweep, axis in zip(found, of_task, strict=False):
+            factors = [float(bandwidth.removeprefix("×")) for bandwidth in sweep.bandwidths]
+            for series, risks in sweep.risks.items():
+                above, deviation = risks - sweep.task.best, sweep.deviations[series]
+                draw_band(axis, factors, above, above - deviation, above + deviation, series)
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("symlog", linthresh=1e-2)
+            axis.set_xticks(factors, [f"{factor:g}" for factor in factors], fontsize=7)
+            axis.set(title=f"{sweep.task.name}, {sweep.data}, m/p = {sweep.size:g}")
+            axis.set_xlabel("σ² / squared median distance")
+            axis.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+        of_task[0].set_ylabel(found[0].task.axis)
+    axes[0, 0].legend(fontsize=8)
+    save(figure, path)
+
+
+def plot(results: Results, sweeps: list[Sweep], options: argparse.Namespace) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "nysketch"
+    path = options.output.with_suffix(options.output.suffix or ".png")
+    if any(setting.figure == 1 for setting in results):
+        plot_sizes(results, options, path.with_stem(f"{path.stem}-1"))
+        if 3 in options.figures:
+            plot_agreement(results, options, path.with_stem(f"{path.stem}-3"))
+    maps = [sweep for sweep in sweeps if sweep.data == SYNTHETIC]
+    if 2 in options.figures and maps:
+        plot_map(maps, path.with_stem(f"{path.stem}-2"))
+    each = [sweep for sweep in sweeps if sweep.size == options.at]
+    if 4 in options.figures and each:
+        plot_bandwidths(each, path.with_stem(f"{path.stem}-4"))
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=10_000, help="of the data of a trial, at most")
+    parser.add_argument("--paper", action="store_true", help="CL-OMPR as published, not as in the tool")
+    parser.add_argument("--figures", type=int, nargs="+", choices=[1, 2, 3, 4], default=[1, 2, 3, 4])
+    parser.add_argument("--rows", type=int, default=5_000, help="of the data of a trial, at most")
     parser.add_argument("--clusters", type=int, default=CLUSTERS, metavar="K", help="Figure 2 has 20")
     parser.add_argument("--features", type=int, default=FEATURES, metavar="D", help="Figure 2 has 30")
-    parser.add_argument("--trials", type=int, default=3, help="of Figure 1")
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--sizes", type=float, nargs="+", default=[0.5, 1, 2, 5], metavar="M/P")
+    parser.add_argument("--at", type=float, default=2.0, metavar="M/P", help="the size of Figure 4")
     parser.add_argument(
-        "--sizes", type=float, nargs="+", default=[0.5, 1, 2, 5, 10], metavar="M/P", help="of Figure 1"
+        "--factors",
+        type=float,
+        nargs="+",
+        default=[1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4],
+        help="σ² of Figures 2 and 4, in units of the squared median distance",
+    )
+    parser.add_argument(
+        "--bandwidth", type=float, metavar="FACTOR", help="σ² of Figures 1 and 3, in the same units"
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
-    parser.add_argument(
-        "--series", nargs="+", choices=SKETCHED, default=[s for s in SKETCHED if s != FOURIER_ROWS]
-    )
+    parser.add_argument("--series", nargs="+", choices=SKETCHED)
     parser.add_argument("--sets", nargs="+", metavar="NAME", help="these data only")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder of Parquet files")
     parser.add_argument(
-        "--table", default="bike", metavar="NAME", help="the file there, by a part of its name"
+        "--tables",
+        nargs="+",
+        default=["bike", "kegg"],
+        metavar="NAME",
+        help="the files, by parts of their names",
     )
-    parser.add_argument("--sweep-trials", type=int, default=2, help="of Figure 2; 0 leaves it out")
-    parser.add_argument("--sweep-sizes", type=float, nargs="+", default=[2], metavar="M/P")
-    parser.add_argument(
-        "--variances", type=float, nargs="+", default=[6, 12, 24, 48, 96, 192, 384], help="σ² of Figure 2"
-    )
-    parser.add_argument("--decoder-trials", type=int, default=2, help="of CL-OMPR, for each sketch")
-    parser.add_argument("--paper", action="store_true", help="CL-OMPR as in the paper, not as in the tool")
+    parser.add_argument("--decoder-trials", type=int, default=1, help="of CL-OMPR, for each sketch")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("compressive-learning.png"), help="NAME.png or NAME.svg"
     )
     parser.add_argument("--no-plot", action="store_true", help="only NAME.csv")
     options = parser.parse_args(arguments)
-    if min(options.trials, options.decoder_trials) < 1 or options.sweep_trials < 0 or options.rows < 1000:
+    if min(options.trials, options.decoder_trials) < 1 or options.rows < 1000:
         parser.error("there must be at least 1 trial and 1000 rows")
     if min(options.clusters, options.features) < 2:
         parser.error("there must be at least 2 clusters and 2 features")
-    if min(options.sizes + options.sweep_sizes) < 2 / options.features:
+    if min(*options.sizes, options.at) < 2 / options.features:
         parser.error("there must be at least two landmarks for a cluster: no m/p below 2/d")
     if options.output.suffix not in ("", ".png", ".svg"):
         parser.error(f"a plot is .png or .svg, not {options.output.suffix}")
@@ -644,8 +869,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"there is no folder {options.output.parent}")
     if not options.no_plot and find_spec("matplotlib") is None:
         parser.error("a plot needs matplotlib: run scripts/setup report, or leave it out with --no-plot")
-    options.sizes, options.sweep_sizes = sorted(options.sizes), sorted(options.sweep_sizes)
-    options.variances = sorted(options.variances)
+    if options.series is None:
+        usual = [NYSTROM, "leverage", "greedy", ROWS, FOURIER]
+        options.series = usual if options.paper else [*usual, FOURIER_ROWS, QUADRATURE]
+    options.sizes, options.factors = sorted(options.sizes), sorted(options.factors)
     return options
 
 
@@ -654,30 +881,31 @@ def main() -> None:
     sets = data_sets(options)
     start, cpu = time.perf_counter(), time.process_time()
     results = run(options, sets)
-    if not any(setting.figure == 1 for setting in results):
+    if not results:
         raise SystemExit("all sketches would be larger than half of the rows: there must be more --rows")
-    sweeps, median = sweeps_of(results, options), median_variance(results)
+    sweeps = sweeps_of(results, options)
     if not options.no_plot:
-        import matplotlib as mpl
-
-        mpl.use("Agg")
-        path = options.output.with_suffix(options.output.suffix or ".png")
-        plot_sizes(results, options, path)
-        if sweeps:
-            plot_bandwidths(sweeps, median, path.with_stem(f"{path.stem}-bandwidths"))
-    for task in options.tasks:
-        print(f"{TASKS[task].title}, median of {options.trials} trials:\n")
-        print(risk_table(results, task, options) + "\n")
-    if {NYSTROM, FOURIER} <= {*options.series}:
-        print("Trials in which Nyström (uniform) has a lower risk than Fourier at the same m:\n")
-        print(win_table(results, options) + "\n")
-        print("Does Nyström beat Fourier at equal m? The paper says yes. Here:\n")
-        print(verdict(results, options) + "\n")
+        plot(results, sweeps, options)
+    if any(setting.figure == 1 for setting in results):
+        for task in options.tasks:
+            print(f"{TASKS[task].title}, median (standard deviation) of {options.trials} trials:\n")
+            print(risk_table(results, task, options) + "\n")
+        agreements = agreement_table(results, options)
+        if 3 in options.figures and agreements:
+            print("Adjusted Rand index of k-means with the classes, median:\n")
+            print(agreements + "\n")
     if sweeps:
-        good = ", ".join(f"{TASKS[task].good:g} for {task}" for task in options.tasks)
-        print(f"Synthetic data, median of {options.sweep_trials} trials, the best in bold; good is {good}:\n")
-        print(sweep_table(sweeps))
-        print(f"\nThe median distance gives σ² = {median:.0f}.\n" if median else "")
+        near = ", ".join(f"{TASKS[task].near:g} for {task}" for task in options.tasks)
+        print("Median risk by σ² in units of the squared median distance, the best of a row in bold;")
+        print(f"good is what is within {near} of the best of both rows:\n")
+        print(sweep_table(sweeps) + "\n")
+    verdicts = [*of_sizes(results, options), *of_agreement(results), *of_bandwidths(sweeps, options)]
+    if verdicts:
+        print(
+            "The paper says that Nyström leaves a lower risk with less spread than Fourier at equal m, that"
+        )
+        print("no landmarks are best throughout, and that its range of good σ² is wider. Here:\n")
+        print("\n".join(verdicts) + "\n")
     spent, busy = time.perf_counter() - start, time.process_time() - cpu
     print(f"{spent / 60:.1f} minutes, {busy / 60:.1f} on the processor; seed {options.seed}")
 

@@ -1,5 +1,6 @@
 """Learning from sketches: what is certified holds, quality is measured, and nothing crashes."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import nysketch
 from nysketch import learn_gmm, learn_kmeans
 from nysketch.basis.fit import basis_from_rows
 from nysketch.columns import Column
-from nysketch.errors import InputError, NysketchError, UsageError
+from nysketch.errors import InputError, NysketchError, NysketchWarning, UsageError
 from nysketch.learning.certificate import certificate, recertify
 from nysketch.learning.decode.decoders import DECODERS
 from nysketch.learning.decode.mixture import COVARIANCES
@@ -33,6 +34,8 @@ def table(rows, weights=None):
 
 
 def sketch_of(rows, weights=None, **options):
+    if "basis" not in options:  # constant columns, too
+        options["columns"] = [f"x{i}" for i in range(rows.shape[1])]
     return sketch(table(rows, weights), weights=None if weights is None else "w", **options)
 
 
@@ -753,3 +756,15 @@ def test_the_facts_are_those_of_the_sketch():
     assert model.facts["basis_digest"] == made.basis.digest and model.facts["seed"] == 7
     assert model.columns == made.basis.columns
     assert replace(model, facts={}).k == 3
+
+
+def test_wild_rows_that_may_become_clusters_are_named():
+    rows, _ = blobs(n=1000)
+    rows[[3, 500], 0] = 1e6
+    with pytest.warns(NysketchWarning, match="'x0': 2 of 1,000 pilot rows"):
+        made = sketch_of(rows, landmarks=60)
+    with pytest.warns(NysketchWarning, match="'x0' has values far beyond all others.*`robust=\"auto\"`"):
+        assert (learn_kmeans(made, 3).centroids[:, 0] > 1e5).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (np.abs(learn_kmeans(made, 3, robust="auto").centroids) < 100).all()

@@ -281,7 +281,7 @@ def test_what_makes_no_sense_is_refused(run_cli, folder):
         ([*assign, "-o", "out.parquet", "--keep", "id,id"], 2, "named twice"),
         ([*assign, "-o", "out.csv", "--keep", "tags"], 1, "Leave the column out of --keep"),
         ([*assign, "-o", "part-0.parquet", "--if-exists", "overwrite"], 2, "is an input"),
-        (["assign", "part-1.parquet", "part-0.parquet", "-o", "o.csv"], 5, "without a model"),
+        (["assign", "part-1.parquet", "part-0.parquet", "-o", "o.csv"], 3, "this is data, not a model"),
         (["assign", "none.json", "part-0.parquet", "-o", "o.csv"], 3, "cannot read"),
         ([*assign, "-o", "out.csv", "--memory", "10MB"], 2, "Allow more with --memory"),
         (["score", "kmeans.json", "part-0.parquet", "--weights", "x"], 2, "cannot be --weights"),

@@ -31,6 +31,7 @@ _FOLLOWED_BY_EM = 8
 _EM_LOOSE = 40
 _DRAWN_FOR_EM = 20_000
 _GREEDY_TRIALS = 8
+_RESTARTS = 20
 # A fit this close, in units of what chance alone would do, will not be beaten by another trial.
 _NOTHING_LEFT = 2.0
 
@@ -76,27 +77,44 @@ def _greedy(
     step: Step,
     search: Callable[[Matching, Floats], Search],
 ) -> Mixture:
+    """Run the pursuit several times, from mixtures that cover the data and from nothing; keep the best fit.
+
+    From nothing, features are compared as they are. In whitened coordinates the first atoms, which have to
+    represent everything, end up where nothing is: ten Gaussians in ten dimensions then cost 2.2 to 3.6 times
+    what they should, against 1.0 to 1.5 times. Only a start made of rows is good enough to go on from in
+    whitened coordinates. What is found is fitted, and compared, in these.
+    """
     require_enough(Points.of_rows(evidence.support), task.k, "landmarks")
     shape = _atoms(evidence, task)
     # Full covariances are found from diagonal ones: fewer parameters while there is much to decide.
-    matching = evidence.matching("diag" if shape == "full" else shape)
-    looking = search(matching, evidence.support)
+    few = "diag" if shape == "full" else shape
+    plain, whitened = evidence.matching(few, plain=True), evidence.matching(few)
     spread = evidence.variances / task.k ** (2 / evidence.d) / 2
-    support = evidence.quadrature
+    starts = _starts(evidence, task.k, rng)
     found: list[Mixture] = []
     for trial in range(task.trials or _GREEDY_TRIALS):
-        start = None
-        if trial % 2 == 0:  # every other trial replaces atoms of a start that covers the data
-            centroids = weighted_kmeans.starts(support, task.k, 1, rng)[0]
-            start = em.from_centroids(support, centroids, "diag")
-        found.append(pursuit(matching, task.k, spread, looking, rng, start=start, step=step))
-        if matching.distance(found[-1]) < _NOTHING_LEFT * matching.expected_distance(task.k):
+        start = starts[trial // 2 % len(starts)] if trial % 2 == 0 else None
+        matching = whitened if start is not None and evidence.knows_rows else plain
+        looking = search(matching, evidence.support)
+        mixture = pursuit(matching, task.k, spread, looking, rng, start=start, step=step)
+        found.append(mixture if matching is whitened else whitened.refine(mixture, TIGHT))
+        if whitened.distance(found[-1]) < _NOTHING_LEFT * whitened.expected_distance(task.k):
             break
-    best = min(found, key=matching.distance)
+    best = min(found, key=whitened.distance)
     if shape == "full":
         wider = Mixture(best.weights, best.means, reshape_covariances(best.covariances, "full"))
         best = evidence.matching("full").refine(wider, TIGHT)
     return best.normalise() if task.covariance else to_centroids(best, rng)
+
+
+def _starts(evidence: Evidence, k: int, rng: np.random.Generator) -> list[Mixture]:
+    """Return what k-means finds on weighted landmarks, the best first.
+
+    From one run of k-means instead of the best of 20, three mixtures of 16 ended 2 to 4 nats off.
+    """
+    support = evidence.quadrature
+    centroids = weighted_kmeans.starts(support, k, _RESTARTS, rng)
+    return [em.from_centroids(support, each, "diag") for each in centroids[:_GREEDY_TRIALS]]
 
 
 def clomp(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) -> Mixture:
@@ -115,7 +133,7 @@ def quadrature(evidence: Evidence, task: Task, rng: np.random.Generator, step: S
     require_enough(points, task.k, "landmarks")
     matching = evidence.matching(_atoms(evidence, task))
     found = []
-    for centroids in weighted_kmeans.starts(points, task.k, task.trials or 20, rng, step)[:_FOLLOWED]:
+    for centroids in weighted_kmeans.starts(points, task.k, task.trials or _RESTARTS, rng, step)[:_FOLLOWED]:
         if matching.family.covariance == POINT:
             start = of_points(centroids, em.from_centroids(points, centroids, "diag").weights)
         else:
@@ -136,7 +154,7 @@ def cells(evidence: Evidence, task: Task, rng: np.random.Generator, step: Step) 
             "sketch); use another `decoder`"
         )
     require_enough(points, task.k, "cells and far rows")
-    starts = weighted_kmeans.starts(points, task.k, task.trials or 20, rng, step)
+    starts = weighted_kmeans.starts(points, task.k, task.trials or _RESTARTS, rng, step)
     if task.covariance is not None:
         return _mixture_of_cells(evidence, points, starts, task.covariance, rng)
     rows = points.draw(usual_draws(evidence.d), rng)

@@ -111,7 +111,7 @@ class Evidence:
     @cached_property
     def limits(self) -> Limits:
         """Where the means of atoms may be, and how large their variances."""
-        if self.landmarks is None and self.sample is None:
+        if not self.knows_rows:
             lower, upper = self._reach
         else:
             lower, upper = np.quantile(self.support, [_OUTSIDE, 1 - _OUTSIDE], axis=0)
@@ -131,6 +131,11 @@ class Evidence:
         weights = convex_weights(self.basis, self.support, self.mean_values, self.sketch.rows, prior)
         return Points.of_rows(self.support, weights)
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether `support` are rows of the data, not just drawn where these may be."""
+        return self.landmarks is not None or self.sample is not None
+
     @cached_property
     def moments(self) -> Moments:
         """The mean features, whitened by rows like the data."""
@@ -140,9 +145,15 @@ class Evidence:
             data = Points.of_rows(self._blob.draw(count, np.random.default_rng(1)))
         return Moments.of(self.basis, self.mean_values, self.sketch.rows, data)
 
-    def matching(self, covariance: str) -> Matching:
-        """Return how to fit mixtures of this shape."""
-        return Matching(self.basis, self.moments, covariance, self.limits)
+    @cached_property
+    def plain_moments(self) -> Moments:
+        """The mean features as they are."""
+        return Moments.of(self.basis, self.mean_values, self.sketch.rows, None)
+
+    def matching(self, covariance: str, *, plain: bool = False) -> Matching:
+        """Return how to fit mixtures of this shape, in whitened coordinates unless `plain`."""
+        moments = self.plain_moments if plain else self.moments
+        return Matching(self.basis, moments, covariance, self.limits)
 
 
 def _limits(lower: Floats, upper: Floats, variances: Floats) -> Limits:
