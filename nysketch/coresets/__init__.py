@@ -8,5 +8,6 @@ testfunctions.py   the functions whose means are kept
 recombination.py   fewer rows, the same means
 _elimination.py    its inner loop, compiled
 discrepancy.py     how far a coreset is from the data
+bounds.py          what theory says of it; how many test functions are enough
 files.py           coreset files
 """

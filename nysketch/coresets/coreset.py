@@ -18,6 +18,7 @@ from nysketch._types import Floats, Indices, Rows
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import relative_weights
 from nysketch.columns import Column
+from nysketch.coresets.bounds import AUTO, MOST_FUNCTIONS, Bound, ChosenSize
 from nysketch.coresets.discrepancy import Discrepancy
 from nysketch.coresets.testfunctions import METHODS, TestFunctions, mercer_functions, nystrom_functions
 from nysketch.errors import UsageError
@@ -66,6 +67,8 @@ class Coreset:
     wanted: int  # test functions asked for
     mismatch: float  # largest difference between means of test functions
     distance: Discrepancy
+    bound: Bound | None  # that of the theorem, for these weights
+    chosen: ChosenSize | None = None  # how many functions, if that was to be found
     notes: tuple[str, ...] = ()
     kept: pa.Table | None = None
 
@@ -80,6 +83,8 @@ class Coreset:
         facts = {
             "rows": f"{len(self):,} of {self.of_rows:,}",
             "MMD": with_error(self.distance.mmd, self.distance.standard_error),
+            "MMD, at most": None if self.distance.bound is None else f"{self.distance.bound:.2g}",
+            "sampling error": f"{self.distance.sampling_error:.2g}",
             "worth random rows": f"{round(self.equivalent_random_rows):,}",
             "test functions": f"{len(self.functions):,}",
             "columns": listed(self.columns),
@@ -104,8 +109,18 @@ class Coreset:
 
     def describe(self) -> dict[str, Any]:
         """Return all but the rows, ready for JSON."""
+        bound, chosen = self.bound, self.chosen
         return {
+            "auto": chosen
+            and {
+                "functions": chosen.functions,
+                "most": chosen.most,
+                "predicted_mmd": chosen.predicted_mmd,
+                "reached": chosen.reached,
+                "target": chosen.target,
+            },
             "basis_digest": self.basis.digest,
+            "bound": self.distance.bound,
             "dropped_rows": self.dropped_rows,
             "effective_rows": self.effective_rows,
             "functions": len(self.functions),
@@ -120,15 +135,25 @@ class Coreset:
             "of_landmarks": self.of_landmarks,
             "of_rows": self.of_rows,
             "random_mmd": self.distance.random_mmd,
+            "residual_of_coreset": bound and bound.of_coreset,
+            "residual_of_rows": bound and bound.of_rows,
+            "residual_of_rows_se": bound and bound.of_rows_se,
             "rows": len(self),
+            "sampling_error": self.distance.sampling_error,
+            "theorem_bound": bound and bound.value,
             "worth_random_rows": round(self.equivalent_random_rows),
         }
 
 
-def require_size(s: int) -> None:
-    """Raise a UsageError unless this is a number of test functions."""
+def most_functions(s: int | str) -> int:
+    """Return the number of test functions, or the largest that "auto" may find; else raise UsageError."""
+    if isinstance(s, str):
+        if s != AUTO:
+            raise UsageError(f"`functions` must be a number or 'auto', not {s!r}")
+        return MOST_FUNCTIONS
     if s < 1:
         raise UsageError(f"`functions` must be at least 1, not {s}")
+    return s
 
 
 # ---- test functions --------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
         super().__init__(source, nulls=nulls)
         self._basis, self._functions = basis, functions
         self._block_rows = block_rows_of(len(functions) + 1, basis.row_width)
-        self._capacity = default_sample_rows(basis.row_width, text=basis.text)
+        # One half to choose by, the other to judge by: see discrepancy.py.
+        self._capacity = 2 * default_sample_rows(basis.row_width, text=basis.text)
         # Keys beyond it are not in the sample of all rows. It only ever falls, so a stale one does no harm.
         self.sample_bound = self._no_sample().bound
 

@@ -13,23 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from nysketch._support.allocator import give_back
 from nysketch._support.blas import one_thread
 from nysketch._types import Floats
 from nysketch.basis.base import Basis
-from nysketch.basis.fit import fit_rows
 from nysketch.basis.nystrom import NystromBasis, require_landmarks
 from nysketch.basis.options import BasisOptions
+from nysketch.coresets.bounds import AUTO, ChosenSize, bound_on, choose_size
 from nysketch.coresets.coreset import (
     Coreset,
     RowDistribution,
     choose_functions,
+    most_functions,
     notes_on_discrepancy,
     notes_on_means,
     notes_on_size,
     points_to_thin,
-    require_size,
 )
-from nysketch.coresets.discrepancy import discrepancy_to, mean_embedding_at
+from nysketch.coresets.discrepancy import discrepancy_to, halves, mean_embedding_at
 from nysketch.coresets.fragments import (
     HELD,
     FragmentRecombiner,
@@ -41,12 +42,18 @@ from nysketch.coresets.fragments import (
 from nysketch.coresets.recombination import mismatch, recombine, thin_to_means
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.threads import engine_of
-from nysketch.errors import InputError
+from nysketch.errors import InputError, UsageError
 from nysketch.models.mixture import MixtureModel
-from nysketch.passes.chunks import batch_rows_for, chunk_rows_for, no_rows_left
+from nysketch.passes.chunks import chunk_rows_for, no_rows_left
 from nysketch.passes.execution import HERE, Execution
-from nysketch.passes.memory import threads_that_fit
-from nysketch.passes.pilot import read_pilot, read_pilot_for, rows_to_draw_from
+from nysketch.passes.memory import Room, Taken, room_for
+from nysketch.passes.pilot import (
+    fit_pilot,
+    read_pilot,
+    read_pilot_for,
+    reading_columns_of,
+    say_no_features,
+)
 from nysketch.passes.task import row_reporter, unchanged
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.protocol import Source
@@ -55,8 +62,8 @@ from nysketch.sources.protocol import Source
 _CARRIED = 2
 # Sampled rows to learn test functions from, where there is no pilot.
 _PILOT_ROWS = 10_000
-# As measured: 220 MiB for Python and libraries with compiled code, and something to spare.
-_BASE_BYTES = 240 << 20
+# As measured: 250 MiB for Python and libraries with compiled code, and something to spare.
+_BASE_BYTES = 280 << 20
 _WAITING_BYTES = 32 << 20
 # Reductions of fragments that wait to be merged.
 _MOST_HELD = 256
@@ -66,11 +73,11 @@ _MOST_HELD = 256
 class CoresetOptions:
     """What a coreset depends on, besides the rows and the basis.
 
-    `functions` is the number of test functions, chosen by `method` from what is known of the rows or from
-    their `measure`; `nulls` says what becomes of rows that have them.
+    `functions` is the number of test functions, or "auto"; they are chosen by `method` from what is known of
+    the rows or from their `measure`. `nulls` says what becomes of rows that have them.
     """
 
-    functions: int
+    functions: int | str
     method: str | None = None
     measure: MixtureModel | Floats | None = None
     seed: int = 0
@@ -104,6 +111,7 @@ class Prepared:
     carried: TestFunctions
     learned_from: str
     wanted: int
+    chosen: ChosenSize | None = None
 
     @property
     def functions(self) -> TestFunctions:
@@ -121,14 +129,18 @@ def prepare(
 
     A sketch that is given has a basis, and also tells how rows differ.
     """
-    s, method, measure = options.functions, options.method, options.measure
-    require_size(s)
+    method, measure, auto = options.method, options.measure, options.functions == AUTO
+    s = most_functions(options.functions)
+    if auto and source.rows is None:
+        raise UsageError(
+            '`functions="auto"` depends on the number of rows, which a stream does not tell: give a number'
+        )
     reading: dict[str, Any] = {"seed": options.seed, "nulls": options.nulls, "execution": execution}
     known_rows, basis = RowDistribution(), basis_of(given)
     if isinstance(basis, BasisOptions):
-        pilot = read_pilot_for(source, basis, **reading)
-        of_rows, choosing = rows_to_draw_from(source), execution.choosing
-        basis = fit_rows(pilot, source.columns, basis, seed=options.seed, of_rows=of_rows, progress=choosing)
+        drawn = read_pilot_for(source, basis, **reading)
+        basis, pilot = fit_pilot(source, drawn, basis, seed=options.seed, execution=execution)
+        say_no_features(source, basis)
         known_rows = RowDistribution(sampled=basis.transform(pilot))
     elif isinstance(given, Sketch):
         known_rows = RowDistribution.of_sketch(given)
@@ -136,28 +148,39 @@ def prepare(
         pilot = read_pilot(source, _PILOT_ROWS, **reading)
         known_rows = RowDistribution(sampled=basis.transform(pilot))
     landmarks = require_landmarks(basis, "a coreset")
+    sampled, weights = known_rows.sampled, known_rows.weights
+    if auto and (sampled is None or not len(sampled)):
+        sampled, weights = basis.transform(read_pilot(source, _PILOT_ROWS, **reading)), None
     if measure is not None:
         known_rows = RowDistribution.of_measure(measure, landmarks)
     with one_thread():
         functions, learned_from = choose_functions(landmarks, _CARRIED * (s + 1) - 1, method, known_rows)
-    return Prepared(landmarks, functions, learned_from, s)
+        if not auto:
+            return Prepared(landmarks, functions, learned_from, s)
+        chosen = choose_size(landmarks, functions, source.rows or 0, sampled=sampled, weights=weights)
+    s = chosen.functions
+    return Prepared(landmarks, functions.first(_CARRIED * (s + 1) - 1), learned_from, s, chosen)
 
 
-def threads_within(memory: int, source: Source, s: int, m: int) -> int:
-    """Return how many threads can make a coreset within `memory` bytes."""
+def room_to_reduce(
+    memory: int, source: Source, functions: int | str, m: int, threads: int | None = None
+) -> Room:
+    """Return how many threads can make a coreset within `memory` bytes, and how they read."""
+    s = min(most_functions(functions), m) if functions == AUTO else most_functions(functions)
     d = sum(column.width for column in source.columns)
     carried = _CARRIED * (s + 1)
-    batch, chunk = 2 * 8 * batch_rows_for(d) * d, 2 * 8 * chunk_rows_for(d) * d
+    chunk = 2 * 8 * chunk_rows_for(d) * d
     groups = groups_for(carried)
     block = block_rows_of(carried, d) * (8 * d + 48)
     # Sums of groups, their functions, and the directions of an elimination; points that are held.
     work = 8 * (groups * (m + 2 * carried) + 8 * carried**2) + HELD * carried * 8 * (d + carried)
-    per_thread = (2 if len(source.kept) else 1) * source.reader_bytes + batch + chunk + 2 * block + work
+    per_thread = chunk + 2 * block + work
     fixed = _BASE_BYTES + _WAITING_BYTES + 8 * (4 * m**2 + m * carried)
     # When threads have finished, their memory is free for what is left to do.
     afterwards = 8 * 8 * max(points_to_thin(s), carried) ** 2
     advice = ", or use fewer `landmarks` or `functions`"
-    return threads_that_fit(memory, fixed=fixed, per_thread=per_thread, afterwards=afterwards, advice=advice)
+    taken = Taken(fixed, per_thread, after=afterwards)
+    return room_for(source, memory, taken, threads=threads, advice=advice)
 
 
 # ---- the pass --------------------------------------------------------------------------------------
@@ -167,6 +190,8 @@ def reduce_source(
     source: Source, plan: Prepared, *, nulls: str = "error", execution: Execution = HERE
 ) -> Coreset:
     """Read all rows of a source once, and return a coreset of them."""
+    source = reading_columns_of(plan.basis, source)
+    give_back()  # what the pilot took
     worker = FragmentRecombiner(source, plan.basis, plan.carried, nulls)
     engine = engine_of(execution.engine)
     report = row_reporter(execution.progress, worker, engine, rows=source.rows)
@@ -211,20 +236,30 @@ def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
     scaled = basis.transform(left.points)
     kernel = basis.kernel(scaled, scaled)
     values = left.functions[:, : len(functions)]
-    target = mean_embedding_at(basis, scaled, mean_kernel, left.sample)
+    chooser, judge = halves(left.sample, left.rows)
+    target = mean_embedding_at(basis, scaled, mean_kernel, chooser)
     left = left.only(*thin_to_means(kernel, target, values, left.weights, means))
     distance = discrepancy_to(
         basis,
         basis.transform(left.points),
         left.weights,
         mean_kernel,
-        left.sample,
+        judge,
         of_rows=left.rows,
         mean_norm=left.norm_sum / weight,
     )
     order = np.argsort(left.numbers, kind="stable")
     left = left.only(order, left.weights[order])
     off = mismatch(left.functions[:, : len(functions)], means, left.weights)
+    bound = bound_on(
+        basis,
+        functions,
+        basis.transform(left.points),
+        left.weights,
+        judge,
+        of_rows=left.rows,
+        mismatch=off,
+    )
     return Coreset(
         basis=basis,
         points=left.points,
@@ -238,7 +273,10 @@ def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
         wanted=plan.wanted,
         mismatch=off,
         distance=distance,
+        bound=bound,
+        chosen=plan.chosen,
         notes=(
+            *([] if plan.chosen is None else plan.chosen.notes(distance)),
             *notes_on_size(basis, plan.wanted, len(functions)),
             *notes_on_means(functions, off),
             *notes_on_discrepancy(distance),

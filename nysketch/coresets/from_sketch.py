@@ -7,15 +7,16 @@ import numpy as np
 from nysketch._support.blas import one_thread
 from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis, require_landmarks
+from nysketch.coresets.bounds import AUTO, bound_on, choose_size
 from nysketch.coresets.coreset import (
     SAME,
     Coreset,
     RowDistribution,
     choose_functions,
+    most_functions,
     notes_on_discrepancy,
     notes_on_size,
     points_to_thin,
-    require_size,
 )
 from nysketch.coresets.discrepancy import discrepancy_to
 from nysketch.coresets.recombination import adjust_weights, mismatch, recombine, thin_to_means
@@ -23,25 +24,30 @@ from nysketch.learning.decode.quadrature import convex_weights
 from nysketch.sketches.sketch import Sketch
 
 
-def coreset_of_sketch(sketch: Sketch, s: int, *, method: str | None = None) -> Coreset:
-    """Return landmarks with weights that represent the rows of a sketch.
+def coreset_of_sketch(sketch: Sketch, functions: int | str, *, method: str | None = None) -> Coreset:
+    """Return landmarks with weights that represent the rows of a sketch; `functions` is a number or "auto".
 
     All landmarks are first given convex weights that reproduce the kernel sums. These are recombined to a
     few, of which more are left out one by one, such that the MMD to the data grows least; all the while, the
     means of the test functions are those of the data.
     """
-    require_size(s)
+    s = most_functions(functions)
     # With one thread: on a busy machine, threads that wait for each other take many times as long.
     with one_thread():
-        return _coreset_of_sketch(sketch, s, method)
+        return _coreset_of_sketch(sketch, s, method, auto=functions == AUTO)
 
 
-def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
+def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None, *, auto: bool) -> Coreset:
     basis = require_landmarks(sketch.basis, "a coreset")
-    mean_kernel = sketch.mean_kernel()
-    carried, learned_from = choose_functions(
-        basis, points_to_thin(s) - 1, method, RowDistribution.of_sketch(sketch)
-    )
+    mean_kernel, rows = sketch.mean_kernel(), RowDistribution.of_sketch(sketch)
+    carried, learned_from = choose_functions(basis, points_to_thin(s) - 1, method, rows)
+    chosen = None
+    if auto:
+        chosen = choose_size(
+            basis, carried, sketch.rows, sampled=rows.sampled, weights=rows.weights, mean_kernel=mean_kernel
+        )
+        s = chosen.functions
+        carried = carried.first(points_to_thin(s) - 1)
     functions = carried.first(s)
     gram = basis.gram()
     values, means = functions.of(gram), functions.of(mean_kernel)
@@ -58,6 +64,16 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
     distance = discrepancy_to(
         basis, basis.transform(points), weights, mean_kernel, sketch.tally.sample, of_rows=sketch.rows
     )
+    off = mismatch(values[kept], means, weights)
+    bound = bound_on(
+        basis,
+        functions,
+        basis.transform(points),
+        weights,
+        sketch.tally.sample,
+        of_rows=sketch.rows,
+        mismatch=off,
+    )
     return Coreset(
         basis=basis,
         points=points,
@@ -69,9 +85,16 @@ def _coreset_of_sketch(sketch: Sketch, s: int, method: str | None) -> Coreset:
         functions=functions,
         learned_from=learned_from,
         wanted=s,
-        mismatch=mismatch(values[kept], means, weights),
+        mismatch=off,
         distance=distance,
-        notes=(*notes_on_size(basis, s, len(carried)), *notes, *notes_on_discrepancy(distance)),
+        bound=bound,
+        chosen=chosen,
+        notes=(
+            *([] if chosen is None else chosen.notes(distance)),
+            *notes_on_size(basis, s, len(carried)),
+            *notes,
+            *notes_on_discrepancy(distance),
+        ),
     )
 
 

@@ -1,8 +1,8 @@
-"""How near to the data, and how fast, are coresets beside what people use instead? All data are made here.
+"""How near to the data, and how fast, are coresets beside what people use instead?
 
     scripts/setup bench && .venv/bin/python scripts/bench/coreset.py [--section NAME] [--rows N …] [--json F]
 
-Sections (--section; both unless told otherwise):
+Sections (--section; all unless told otherwise):
 
   nearness  Mixtures of ten Gaussians in 2, 10 and 50 columns: the MMD between all rows and --size of them,
             and seconds of CPU time, on one core, for each way to choose these rows. The kernel is Gaussian
@@ -12,6 +12,12 @@ Sections (--section; both unless told otherwise):
             among 2,000 rows; kernel thinning (Compress++ and kernel thinning of goodpoints, g = 4), where it
             is installed; and nysketch, in one pass over the data and from a sketch. Data are in memory for
             all
+  auto      How many test functions `-s auto` takes, why, and what theory says of it: the sampling error of
+            the rows, its target; the predicted MMD, the one that nysketch measures, and the exact one,
+            by all pairs of rows (tables of --auto-rows at most); the two bounds; the mean residuals of the
+            coreset and of the rows, of which (12) of the paper wants the first to be no larger; and how many
+            functions the bound of the theorem would take to be below the target, if any number does. On
+            mixtures of 2, 10 and 50 columns, and on the tables of --data that are there
   speed     `nysketch coreset` on a Parquet file of 5,000,000 rows and 10 columns, -s 100: rows a second and
             peak memory, at 500 and 1000 landmarks
 
@@ -19,7 +25,8 @@ The MMD is wᵀKw − 2 wᵀv + |μ|², squared: the first two terms are exact, 
 projection on 2,000 landmarks of its own, and a mean over pairs of 4,000 rows of what this leaves out. In two
 columns it is good to 1e-5.
 
-One core takes 15 minutes for the first section and 3 for the second.
+One core takes 15 minutes for the first section, 5 for the second and 3 for the third. All data but those of
+--data are made here.
 """
 
 from __future__ import annotations
@@ -48,6 +55,7 @@ from numpy.typing import NDArray  # noqa: E402
 from sklearn.cluster import MiniBatchKMeans  # noqa: E402
 
 import nysketch  # noqa: E402
+from nysketch.coresets.testfunctions import mercer_functions  # noqa: E402
 from nysketch.kernels import Gaussian  # noqa: E402
 
 Floats = NDArray[np.float64]
@@ -186,6 +194,68 @@ def nearness(
                         }  # fmt: skip
 
 
+# ---- auto -------------------------------------------------------------------------------------------
+
+TABLES = {"bike": "uci_bike_*.parquet", "kegg": "uci_keggundirected_*.parquet", "taxi": "nyc_taxi_*.parquet"}
+
+
+def tables(rows: int, columns: list[int], data: Path | None, seed: int) -> Iterator[tuple[str, Floats]]:
+    """Yield mixtures, and rows drawn from the tables in a folder."""
+    for d in columns:
+        yield f"mixture, d = {d}", mixture(rows, d, seed)
+    for name, pattern in TABLES.items() if data is not None else ():
+        for path in sorted(data.glob(pattern)):
+            table = pq.read_table(path)
+            found = np.column_stack([table[name].to_numpy().astype(float) for name in table.column_names])
+            found = found[np.isfinite(found).all(axis=1)]
+            some = np.random.default_rng([seed, 4]).permutation(len(found))[:rows]
+            yield f"{name}, d = {found.shape[1]}", found[np.sort(some)]
+
+
+def exact_mmd(found: nysketch.Coreset, X: Floats) -> float:
+    """Return the distance of a coreset to all rows, by all pairs of them."""
+    kernel, rows, points = found.basis.kernel, found.basis.transform(X), found.basis.transform(found.points)
+    squared_norm, means = 0.0, np.zeros(len(points))
+    for start in range(0, len(rows), 1024):
+        part = rows[start : start + 1024]
+        squared_norm += float(kernel(part, rows).sum())
+        means += kernel(points, part).sum(axis=1)
+    w, n = found.weights, len(rows)
+    squared = w @ kernel(points, points) @ w - 2 * w @ means / n + squared_norm / n**2
+    return math.sqrt(max(float(squared), 0.0))
+
+
+def functions_by_theorem(found: nysketch.Coreset, X: Floats, target: float) -> int | None:
+    """Return how many functions make twice the mean residual at most the target; None if none do."""
+    basis = found.basis
+    rows = basis.transform(X[:: max(len(X) // 2000, 1)])
+    values = basis.evaluate(rows)
+    moments = values.T @ values / len(rows)
+    every = mercer_functions(basis.nystrom, moments, basis.rank)
+    left = basis.kernel.diagonal(rows)[:, None] - np.cumsum(every.of(values) ** 2, axis=1)
+    enough = np.flatnonzero(2 * np.sqrt(np.maximum(left, 0.0)).mean(axis=0) <= target)
+    return int(enough[0]) + 1 if len(enough) else None
+
+
+def auto(rows: int, columns: list[int], data: Path | None, seeds: int) -> Iterator[Result]:
+    for seed in range(seeds):
+        for name, X in tables(rows, columns, data, seed):
+            basis = nysketch.Basis.fit(X, landmarks=min(1000, len(X)), seed=seed)
+            started = time.process_time()
+            found = nysketch.coreset(X, "auto", basis=basis, seed=seed, threads=1)
+            seconds = time.process_time() - started
+            facts, chosen = found.describe(), found.chosen
+            assert chosen is not None
+            yield {
+                "table": name, "n": len(X), "seed": seed, "s": chosen.functions, "target": chosen.target,
+                "predicted": chosen.predicted_mmd, "mmd": facts["mmd"], "exact": exact_mmd(found, X),
+                "bound": facts["bound"], "theorem": facts["theorem_bound"],
+                "residual, coreset": facts["residual_of_coreset"], "rows": facts["residual_of_rows"],
+                "random": facts["random_mmd"], "s by theorem": functions_by_theorem(found, X, chosen.target),
+                "seconds": seconds,
+            }  # fmt: skip
+
+
 # ---- speed ------------------------------------------------------------------------------------------
 
 WATCHED = """
@@ -259,13 +329,15 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("nearness", "speed")
+    names = ("nearness", "auto", "speed")
     parser.add_argument("--section", nargs="+", choices=names, default=[*names], metavar="NAME")
     parser.add_argument("--rows", nargs="+", type=int, default=[16_384, 131_072, 1_048_576], metavar="N")
     parser.add_argument("--columns", nargs="+", type=int, default=[2, 10, 50], metavar="D")
     parser.add_argument("--size", nargs="+", type=int, default=[64], help="rows to choose; 0: the root of N")
     parser.add_argument("--way", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
     parser.add_argument("--seeds", type=int, default=1, help="data sets for each N and D")
+    parser.add_argument("--auto-rows", type=int, default=20_000, help="rows of the tables of section auto")
+    parser.add_argument("--data", type=Path, help="folder of Parquet tables for section auto")
     parser.add_argument("--speed-rows", type=int, default=5_000_000, help="rows of the file of section speed")
     parser.add_argument("--threads", type=int, default=1, help="of section speed")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
@@ -279,6 +351,7 @@ def main() -> None:
     options = parse()
     sections: dict[str, Callable[[], Iterator[Result]]] = {
         "nearness": lambda: nearness(options.rows, options.columns, options.size, options.seeds, options.way),
+        "auto": lambda: auto(options.auto_rows, options.columns, options.data, options.seeds),
         "speed": lambda: speed(options.speed_rows, options.threads),
     }
     results: list[Result] = []
