@@ -16,7 +16,8 @@ import nysketch
 from nysketch.coresets.fragments import FragmentRecombiner
 from nysketch.engines.dask.engine import DaskEngine
 from nysketch.engines.dask.engine import cluster as connect
-from nysketch.engines.dask.session import ClusterMonitor, Session
+from nysketch.engines.dask.monitor import ClusterMonitor
+from nysketch.engines.dask.session import Session
 from nysketch.engines.dask.worker import TOTAL
 from nysketch.engines.threads import Threads
 from nysketch.errors import ClusterError, UsageError
@@ -266,7 +267,7 @@ def test_a_result_that_takes_long_is_sent_once(source, client, notes):
             time.sleep(1.5)
             return "sent"
 
-    monitor = ClusterMonitor(client, 30, lambda: None, lambda new: None)
+    monitor = ClusterMonitor(client, 30, 600, lambda: None, lambda new: None)
     with Session(client, monitor, Count(source, notes), TOTAL, retries=3) as session:
         assert session._fetch(Slow()) == "sent"
     assert Slow.calls == 1

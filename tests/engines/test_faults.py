@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
@@ -13,13 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch._support.companions import checkpoint_path
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.options import BasisOptions
+from nysketch.engines.dask import monitor
 from nysketch.engines.dask.engine import DaskEngine
 from nysketch.engines.dask.engine import cluster as connect
 from nysketch.engines.threads import Threads
 from nysketch.errors import ClusterError, InputError, InvalidRowsError, NysketchError
-from nysketch.files.checkpoint import checkpoint_path
 from nysketch.passes.execution import Execution
 from nysketch.passes.to_file import Saving, sketch_to_file
 from nysketch.sources.open import open_source
@@ -115,6 +117,73 @@ def test_nothing_waits_for_ever_when_the_last_worker_goes(table, expected, tmp_p
             sketched(table, output, engine_of(client, patience=1), progress=once_at(0.5, kill_all))
     assert checkpoint_path(output).exists()
     assert not output.exists()
+    assert sketched(table, output, Threads(1)).resumed_fragments > 0
+    assert output.read_bytes() == expected
+
+
+def freeze(process):
+    """Stop a process without closing its connections, as if its machine were cut off."""
+    process.send_signal(signal.SIGSTOP)
+
+
+# Longer than a busy machine keeps a worker from answering.
+SILENCE = 8
+
+
+def test_the_work_of_a_frozen_worker_is_done_by_others(table, expected, tmp_path, caplog):
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+        progress = once_at(0.3, lambda: freeze(cluster.workers[0]))
+        sketched(table, output, engine_of(client, silence=SILENCE), progress=progress)
+    assert output.read_bytes() == expected
+    silent = r"worker tcp://127\S+ has been silent for \d+ s"
+    assert re.search(rf"{silent}; after {SILENCE} s, others do its work", caplog.text)
+    assert re.search(rf"{silent}: others do its work", caplog.text)
+
+
+@pytest.mark.parametrize("way", ["run_together", "run_in_order"])
+def test_what_a_worker_brings_that_was_given_up_does_not_count(source, notes, tmp_path, caplog, way):
+    """It thaws while others do its work."""
+    kind = Pieces if way == "run_in_order" else Count
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+        work = kind(source, notes, until=notes / "thawed")
+
+        def both_wait():
+            tries = [path.name for n in range(4, FRAGMENTS) for path in notes.glob(f"try-{n}-*")]
+            return len({name.split("-")[2] for name in tries}) == 2
+
+        def disturb():
+            wait_for(both_wait)
+            freeze(cluster.workers[0])
+            wait_for(lambda: re.search(r"silent for \d+ s: others do its work", caplog.text))
+            cluster.workers[0].send_signal(signal.SIGCONT)
+            work.until.touch()
+
+        with ThreadPoolExecutor() as pool:
+            disturbed = pool.submit(disturb)
+            results = list(getattr(engine_of(client, silence=SILENCE), way)(work, source.fragments()))
+            disturbed.result()
+    if way == "run_in_order":
+        assert results == [(f.number, start) for f in source.fragments() for start in range(0, f.rows, 50)]
+    else:
+        numbers = [number for _, (_, some) in results for number in some]
+        assert sorted(numbers) == list(range(FRAGMENTS))
+
+
+def test_a_worker_that_is_frozen_from_the_beginning_is_not_waited_for(source, notes, tmp_path):
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+        freeze(cluster.workers[0])
+        results = list(engine_of(client, silence=SILENCE).run(Count(source, notes), source.fragments()))
+    assert len(results) == FRAGMENTS
+
+
+def test_a_cluster_of_frozen_workers_ends_with_their_names(table, expected, tmp_path):
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=1) as cluster, connected(cluster) as client:
+        engine = engine_of(client, silence=SILENCE, patience=1)
+        match = r"no workers for 1 s \(tcp://127\S+ did not answer\)"
+        with pytest.raises(ClusterError, match=match):
+            sketched(table, output, engine, progress=once_at(0.5, lambda: freeze(cluster.workers[0])))
     assert sketched(table, output, Threads(1)).resumed_fragments > 0
     assert output.read_bytes() == expected
 
@@ -230,6 +299,18 @@ def test_a_scheduler_that_goes_leaves_a_checkpoint_to_continue_from(table, expec
     assert output.read_bytes() == expected
 
 
+def test_a_frozen_scheduler_is_not_waited_for(table, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(monitor, "ANSWER", 5.0)
+    output = tmp_path / "s.nysk"
+    with running(tmp_path, workers=2) as cluster, connected(cluster) as client:
+        progress = once_at(0.5, lambda: freeze(cluster.scheduler))
+        with pytest.raises(ClusterError, match=f"the Dask scheduler at {re.escape(cluster.address)} is gone"):
+            sketched(table, output, engine_of(client), progress=progress)
+        cluster.stop()
+    assert sketched(table, output, Threads(1)).resumed_fragments > 0
+    assert output.read_bytes() == expected
+
+
 def test_an_address_without_a_scheduler(run_cli, table, tmp_path):
     run = run_cli(
         *["sketch", table, "-o", tmp_path / "s.nysk", "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9"],
@@ -282,6 +363,34 @@ def test_an_interrupted_command_stops_its_workers_and_can_be_continued(
     done = run_cli(*flags, "-o", output, "--json")
     assert json.loads(done.stdout)["resumed_fragments"] > 0
     assert output.read_bytes() == whole.read_bytes()
+
+
+def test_an_interrupted_command_waits_for_no_frozen_workers(cli_command, run_cli, table, expected, tmp_path):
+    """Nor for the moment at which its work would go to others."""
+    command, environment = cli_command
+    output = tmp_path / "s.nysk"
+    flags = [
+        *["sketch", table, "-m", "100", "--precision", "float64", "--blocks", "4", "--checkpoint-every", "0"],
+        *["-o", output, "--worker-silence", "9999"],
+    ]
+    with running(tmp_path, workers=2) as cluster:
+        process = subprocess.Popen(
+            [*command, *map(str, flags), "--engine", "dask", "--scheduler", str(cluster.file)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        wait_for(lambda: checkpoint_path(output).exists() or process.poll() is not None)
+        for worker in cluster.workers:
+            freeze(worker)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert "Traceback" not in errors and "run the same command again to continue" in errors
+    done = run_cli(*flags, "--json")
+    assert json.loads(done.stdout)["resumed_fragments"] > 0
+    assert output.read_bytes() == expected
 
 
 # ---- workers that are not fit for it ------------------------------------------------------------------

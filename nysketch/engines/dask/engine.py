@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from nysketch._support.notices import log
 from nysketch.engines.dask.batching import SECONDS, Groups
-from nysketch.engines.dask.session import ANSWER, ClusterMonitor, Session, lost_without_scheduler
+from nysketch.engines.dask.monitor import ANSWER, ClusterMonitor, lost_without_scheduler
+from nysketch.engines.dask.session import Session
 from nysketch.engines.dask.worker import PIECES, RESULTS, TOTAL, inspect_worker, unfit_workers
 from nysketch.engines.protocol import FragmentWork, SummingWork, Total, nothing
 from nysketch.engines.threads import available_threads
@@ -26,7 +27,7 @@ Result = TypeVar("Result")
 Piece = TypeVar("Piece")
 Run = TypeVar("Run")
 
-DEFAULT_PATIENCE = 60.0
+DEFAULT_PATIENCE = DEFAULT_SILENCE = 60.0
 _RETRIES = 3
 # Totals that one worker adds up at a time.
 FAN_IN = 8
@@ -111,9 +112,9 @@ def _connect(distributed: Any, scheduler: str, patience: float) -> Any:
 class DaskEngine:
     """Runs fragments on the workers of a `distributed.Client`'s cluster.
 
-    It waits `patience` seconds for a worker if there is none, retries a fragment `retries` times if reading
-    it fails, and submits groups of fragments that take about `seconds`. Workers add up `fan_in` totals at a
-    time.
+    It waits `patience` seconds for a worker if there is none, has others do the work of one that was silent
+    for `silence` seconds, retries a fragment `retries` times if reading it fails, and submits groups of
+    fragments that take about `seconds`. Workers add up `fan_in` totals at a time.
     """
 
     def __init__(
@@ -121,13 +122,14 @@ class DaskEngine:
         client: Any,
         *,
         patience: float = DEFAULT_PATIENCE,
+        silence: float = DEFAULT_SILENCE,
         retries: int = _RETRIES,
         seconds: float = SECONDS,
         fan_in: int = FAN_IN,
     ) -> None:
         if fan_in < 2:
             raise UsageError(f"totals must be added at least two at a time, not {fan_in}")
-        self._client, self._patience = client, patience
+        self._client, self._patience, self._silence = client, patience, silence
         self._retries, self._seconds, self._fan_in = retries, seconds, fan_in
         self._session_now: Session | None = None
 
@@ -206,9 +208,9 @@ class DaskEngine:
         files = work.source.some_files(_FILES_COMPARED)
 
         def inspect(new: Sequence[str]) -> None:
-            self._require_fit(new, files)
+            self._require_fit(monitor, new, files)
 
-        monitor = ClusterMonitor(self._client, self._patience, meanwhile, inspect)
+        monitor = ClusterMonitor(self._client, self._patience, self._silence, meanwhile, inspect)
         monitor.await_workers()
         # Workers that come later compare a file when they read it: one that lacks it does not end the run.
         files = ()
@@ -216,10 +218,20 @@ class DaskEngine:
             self._session_now = session
             yield session
 
-    def _require_fit(self, workers: Sequence[str], files: Sequence[tuple[Any, Input]]) -> None:
+    def _require_fit(
+        self, monitor: ClusterMonitor, workers: Sequence[str], files: Sequence[tuple[Any, Input]]
+    ) -> None:
         """Compare the software and some files of workers with ours; raise an error that names unfit ones."""
+
+        def ask() -> dict[str, Any]:
+            found: dict[str, Any] = self._client.run(
+                inspect_worker, files, workers=list(workers), on_error="return"
+            )
+            return found
+
+        asked = monitor.waited_for(ask)
         with lost_without_scheduler(self._client):
-            reports = self._client.run(inspect_worker, files, workers=list(workers), on_error="return")
+            reports = asked.result()
         # A worker that has gone meanwhile does not matter.
         reports = {name: found for name, found in reports.items() if not isinstance(found, OSError)}
         cannot, may_differ = unfit_workers(reports)

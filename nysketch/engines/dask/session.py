@@ -4,7 +4,7 @@ Work is sent once to every worker (worker.py is what runs there); then groups of
 large enough to take seconds (batching.py). Totals of groups are added up on the workers, as a tree, and what
 arrives here is the total of several groups at a time: to be added to the rest, and to be saved in the
 checkpoint. When a worker dies, Dask itself runs its tasks on another one. Handled here are errors that
-repeat, a scheduler that is gone, and workers that never come.
+repeat; a scheduler that is gone, and workers that never come or fall silent, are monitor.py's business.
 """
 
 from __future__ import annotations
@@ -14,106 +14,27 @@ import queue
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from nysketch._support import signals
 from nysketch._support.notices import log
 from nysketch.engines.dask.batching import Groups
+from nysketch.engines.dask.monitor import ClusterMonitor, lost_without_scheduler, scheduler_gone
 from nysketch.engines.dask.worker import Failure, GroupResult, add_up, packed, run_group, unpacked
 from nysketch.engines.protocol import FragmentWork
-from nysketch.errors import ClusterError, NysketchError
+from nysketch.errors import NysketchError
 from nysketch.sources.protocol import Fragment
 
 # Groups submitted for each thread: one that runs, and one that waits.
 _AHEAD = 2
 # About how many totals arrive here in all.
 ARRIVALS = 500
-# How often to poll the cluster, and how long to wait for its answer, in seconds.
-_EVERY, ANSWER = 1.0, 20.0
 # How often a fragment may kill as many workers as Dask allows, alone in its group.
 _CHANCES = 2
 # After an error that ends the run, groups that are running may still finish for so many seconds.
 _DRAIN = 30.0
-
-
-def scheduler_gone(client: Any, error: object = None) -> ClusterError:
-    """Return the error to raise if the scheduler does not answer any more."""
-    address = getattr(getattr(client, "scheduler", None), "address", None) or "its address"
-    why = f" ({error})" if error else ""
-    return ClusterError(f"the Dask scheduler at {address} is gone{why}. Start it again, or another one")
-
-
-@contextmanager
-def lost_without_scheduler(client: Any) -> Iterator[None]:
-    """Raise one ClusterError for the many errors that Dask has for a scheduler that does not answer."""
-    try:
-        yield
-    except (OSError, TimeoutError, RuntimeError, CancelledError) as error:
-        raise scheduler_gone(client, error) from error
-
-
-class ClusterMonitor:
-    """Polls the cluster during a run: does the scheduler answer, are there workers, are they fit?
-
-    `inspect` is given the addresses of new workers, and raises a ClusterError if they are not fit.
-    `meanwhile` is called with every poll, so that the caller can report progress.
-    """
-
-    def __init__(
-        self,
-        client: Any,
-        patience: float,
-        meanwhile: Callable[[], None],
-        inspect: Callable[[Sequence[str]], None],
-    ) -> None:
-        self._client, self._patience, self._meanwhile = client, patience, meanwhile
-        self._inspect = inspect
-        self._polled, self._seen = -math.inf, time.monotonic()
-        self.workers: dict[str, int] = {}  # their threads, by address
-
-    @property
-    def threads(self) -> int:
-        """How many threads all workers have together."""
-        return sum(self.workers.values())
-
-    def poll(self, *, at_once: bool = False) -> None:
-        """Ask for the workers, once a second unless `at_once`; raise a ClusterError if there are none.
-
-        None are an error only after `patience` seconds.
-        """
-        self._meanwhile()
-        signals.check()
-        now = time.monotonic()
-        if now - self._polled < _EVERY and not at_once:
-            return
-        self._polled = now
-        if self._client.status not in ("running", "connecting"):
-            raise scheduler_gone(self._client)
-        with lost_without_scheduler(self._client):
-            workers = self._client.sync(self._client.scheduler.ncores, callback_timeout=ANSWER)
-        new = [address for address in workers if address not in self.workers]
-        if new:
-            self._inspect(new)
-        self.workers = dict(workers)
-        if self.workers:
-            self._seen = now
-        elif now - self._seen >= self._patience:
-            raise ClusterError(
-                f"the Dask cluster has had no workers for {self._patience:g} s. Start some with `dask "
-                "worker ADDRESS`, or wait longer with `worker_wait`"
-            )
-
-    def await_workers(self) -> None:
-        """Return once there is a worker."""
-        while True:
-            self.poll(at_once=True)
-            if self.workers:
-                return
-            time.sleep(0.1)
 
 
 @dataclass(eq=False)
@@ -148,7 +69,6 @@ class Session:
         self._token, self._count = uuid.uuid4().hex[:12], 0
         self._rows_in_all = work.source.rows or 0 if rows is None else rows
         self._rows = self._most_rows = 0
-        self._fetching = ThreadPoolExecutor(1, thread_name_prefix="nysketch-fetch")  # starts no thread yet
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._held: set[_Task] = set()
         self._tries: Counter[int] = Counter()
@@ -174,7 +94,6 @@ class Session:
 
     def close(self) -> None:
         """Cancel all tasks: workers drop those that have not begun."""
-        self._fetching.shutdown(wait=False, cancel_futures=True)
         futures = [task.future for task in self._held]
         self._held.clear()
         with suppress(Exception):  # the scheduler may have gone, which is being reported already
@@ -235,10 +154,7 @@ class Session:
             if future.status == "cancelled":
                 raise scheduler_gone(self._client)
             # Without a time-out of Dask's: a transfer that takes longer would start again from the beginning.
-            fetched = self._fetching.submit(future.result)
-            while not fetched.done():
-                self._monitor.poll()
-                wait([fetched], timeout=0.5)
+            fetched = self._monitor.waited_for(future.result)
             try:
                 result: GroupResult = fetched.result()
                 return result
