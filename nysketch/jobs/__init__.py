@@ -4,6 +4,7 @@ partition_names.py   `{date}` in paths, hive keys, names → the partition that 
 schema.py            the tables and keys of a job file, their types and defaults
 config.py            job file, variables and flags → the settings of a run
 inputs.py            what there is to read: files by partition, and how to tell whether one has changed
+records.py           the JSON files of a store: the shape of each, checked on reading
 store_io.py          files of a store: JSON, digests, pairs of files that change together, the history
 store.py             reading a store; all that a report needs
 diff.py              what a run has to do: inputs beside what the store knows of them

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nysketch._support.documents import from_toml
+from nysketch._support.machine import default_memory
+from nysketch._support.regular import read_once
 from nysketch._support.sizes import bytes_of
 from nysketch.accumulators.options import PassOptions
 from nysketch.basis.base import Basis
@@ -21,6 +24,8 @@ from nysketch.basis.options import BasisOptions
 from nysketch.errors import InputError, UsageError, option
 from nysketch.jobs.partition_names import require_partition
 from nysketch.jobs.schema import LISTS, STORED_NAMES, TABLES, Key, checked, checked_value, unknown
+from nysketch.models.files import require_format
+from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.options import ReadOptions
 from nysketch.twosample.results import Options as CompareOptions
 
@@ -95,9 +100,23 @@ class Job:
         return list(self.settings["comparisons"])
 
     @property
+    def outputs(self) -> list[Path]:
+        """The files outside the store that a run writes: the report, and copies of models."""
+        named = [self.settings["report"]["output"], *(model["output"] for model in self.models)]
+        return [self.at(path) for path in named if path is not None]
+
+    @property
+    def named_files(self) -> list[Path]:
+        """The files that a run reads, besides its inputs, as far as they are there."""
+        named = [self.settings["basis"]["file"], *(one["reference"] for one in self.comparisons)]
+        paths = [self.path, *(self.at(path) for path in named if path is not None)]
+        return [path for path in paths if path.is_file()]
+
+    @property
     def memory(self) -> int:
         """Bytes to stay within."""
-        return bytes_of(self.settings["job"]["memory"])
+        given = self.settings["job"]["memory"]
+        return default_memory() if given is None else bytes_of(given)
 
     def basis_options(self) -> BasisOptions:
         """Return how to make the basis."""
@@ -140,7 +159,7 @@ def load_job(
     """Read a job file; `changes` like `table.key=value` and variables override what is in it."""
     path = Path(path)
     try:
-        tables = tomllib.loads(path.read_text("utf-8"))
+        tables = from_toml(read_once(path))
     except OSError as error:
         raise InputError(f"{path}: cannot read the job file: {error.strerror or error}") from error
     except ValueError as error:  # of TOML, or broken UTF-8
@@ -251,7 +270,7 @@ def _set(where: str, entry: dict[str, Any], key: str, value: str, keys: Mapping[
     if key not in keys:
         raise unknown(f"{where} key", key, keys)
     try:
-        typed: Any = tomllib.loads(f"value = {value}")["value"]
+        typed: Any = from_toml(f"value = {value}")["value"]
     except ValueError:
         typed = value
     try:
@@ -272,11 +291,13 @@ def _completed(settings: dict[str, Any]) -> dict[str, Any]:
         if not settings[table][key]:
             raise UsageError(f"[{table}] {key} is missing; {remedy}")
     for table in LISTS:
-        names = [entry["name"] for entry in settings[table]]
-        for name in names:
-            if names.count(name) > 1:
-                raise UsageError(f"[[{table}]]: two are named {name!r}; rename one")
+        name = _twice([entry["name"] for entry in settings[table]])
+        if name is not None:
+            raise UsageError(f"[[{table}]]: two are named {name!r}; rename one")
     inputs = settings["inputs"]
+    path = _twice(inputs["paths"])
+    if path is not None:
+        raise UsageError(f"[inputs] paths: {without_secrets(path)!r} is there twice; leave out one")
     inputs["partition"] = require_partition(inputs["partition"], inputs["paths"])
     windows = {window["name"] for window in settings["windows"]}
     for model in settings["models"]:
@@ -297,8 +318,25 @@ def _completed(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _twice(names: Sequence[str]) -> str | None:
+    """Return the first of some names that is there more than once."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
 def _require_sense(job: Job) -> None:
     settings = job.settings
+    copies: dict[str, str] = {}
+    for model in settings["models"]:
+        where = f"[[models]] {model['name']}"
+        if model["output"] is None:
+            continue
+        try:
+            require_format(Path(model["output"]))
+        except UsageError as error:
+            raise UsageError(f"{where}: output = {error}") from error
+        other = copies.setdefault(os.path.normpath(model["output"]), model["name"])
+        if other != model["name"]:
+            raise UsageError(f"{where}: {other} has the same output, {model['output']}; choose another")
     for comparison in settings["comparisons"]:
         where = f"[[comparisons]] {comparison['name']}"
         if comparison["against"] is None:
@@ -345,8 +383,12 @@ def _in_toml(message: str) -> str:
 
 def compare_options(comparison: Mapping[str, Any]) -> CompareOptions:
     """Return how to compare, as the library wants to be told."""
-    names = ("alpha", "test", "permutations", "blocks", "robust", "seed")
+    names = ("alpha", "test", "permutations", "blocks", "robust", "robust_method", "seed")
     return CompareOptions(**{key: comparison[key] for key in names})
+
+
+# What a store was made with by default before there was "auto": it keeps its basis.
+_STAYS = (("basis", "scale", "auto", "standard"), ("basis", "bandwidth", "auto", "median"))
 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -355,7 +397,7 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     for table in now:
         before = stored.get(table, {})
         for key, value in now[table].items():
-            if key in before and before[key] != value:
+            if key in before and before[key] != value and (table, key, value, before[key]) not in _STAYS:
                 found.append(f"[{table}] {key} was {_plain(before[key])}, now {_plain(value)}")
     return found
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nysketch._support.notices import log
+from nysketch._support.notices import log, notice
+from nysketch._support.outputs import refuse_to_replace
 from nysketch.errors import CorruptSketchError, InputError
 from nysketch.files.format import load_basis
 from nysketch.jobs.config import ALL, Job
-from nysketch.jobs.inputs import InputRecord, Scan, fingerprints, same_content, scan, still_there
+from nysketch.jobs.inputs import (
+    InputRecord,
+    Scan,
+    altered_since,
+    fingerprints,
+    same_content,
+    scan,
+    still_there,
+)
 from nysketch.jobs.sketch_step import request_of
 from nysketch.jobs.store import Partition, Store
+from nysketch.jobs.store_io import described
 from nysketch.jobs.summary import Summary
 from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.locations import Location
+from nysketch.sources.selection import shorten
 
 
 @dataclass(frozen=True)
@@ -28,8 +39,9 @@ class PartitionWork:
 class RunPlan:
     """Partitions by what a run has to do with them.
 
-    Inputs of those `touched` have a new time of change and the old content; those `waiting` have files that
-    may still be written.
+    Inputs of those `touched` have a new time of change, or new permissions, and the old content; those
+    `waiting` have files that may still be written; of those `lost`, the description is damaged and the inputs
+    are gone.
     """
 
     stored: dict[str, Partition]
@@ -38,6 +50,7 @@ class RunPlan:
     touched: dict[str, list[InputRecord]] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
 
 
 def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
@@ -46,7 +59,12 @@ def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
     if not found.partitions and not found.waiting and not found.problems:
         paths = ", ".join(map(without_secrets, job.inputs["paths"]))
         raise InputError(f"{job.path}: no files match {paths}. Is everything mounted? The store is unchanged")
+    inputs = [file.local_path for part in found.partitions.values() for file in part if not file.is_remote]
+    for output in job.outputs:
+        refuse_to_replace([path for path in inputs if path is not None], output)
     summary.unmatched, summary.waiting = found.unmatched, found.unsettled
+    summary.ignored = found.ignored
+    _say_ignored(store, found.ignored)
     summary.skipped |= found.problems
     for path in found.unmatched:
         log.warning("%s: no files match", path)
@@ -64,7 +82,7 @@ def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
     request = request_of(job, load_basis(store.basis_file)) if store.basis_file.exists() else None
     for name in names:
         try:
-            _sort_in(plan, job, name, found.partitions[name], request)
+            _sort_in(plan, job, store, name, found.partitions[name], request)
         except InputError as error:
             summary.skipped[name] = str(error)
     for name in store.partition_names():
@@ -73,10 +91,20 @@ def plan_run(job: Job, store: Store, summary: Summary) -> RunPlan:
             summary.note_error(
                 CorruptSketchError(f"{lost}. Restore it and its .json from a copy, if there is one")
             )
+            if store.partition_file(name).exists():
+                plan.lost.add(name)
     plan.removed = _removed(job, plan, found)
     done = {*plan.new, *plan.changed, *plan.removed}
     summary.unchanged = sum(name not in done for name in plan.stored)
     return plan
+
+
+def _say_ignored(store: Store, ignored: list[str]) -> None:
+    """Say which files match no path for want of a date; those of the last run are known."""
+    history = store.history()
+    known = history[-1]["ignored"] if history else []
+    if new := [name for name in ignored if name not in known]:
+        notice("not read, since no date in [inputs] paths matches: %s", shorten(new))
 
 
 def whole_partitions(job: Job, store: Store) -> dict[str, Partition]:
@@ -95,17 +123,22 @@ def whole_partitions(job: Job, store: Store) -> dict[str, Partition]:
     return found
 
 
-def _sort_in(plan: RunPlan, job: Job, name: str, locations: list[Location], request: str | None) -> None:
+def _sort_in(
+    plan: RunPlan, job: Job, store: Store, name: str, locations: list[Location], request: str | None
+) -> None:
     """Tell whether a partition is new, changed, or what it was."""
     known = plan.stored.get(name)
     content = job.inputs["digest"] == "content"
-    inputs = fingerprints(locations, [] if known is None else known.inputs, content=content)
+    # Dates can be put back. The store is a record of when it last looked.
+    looked = 0 if known is None else described(store.partition_file(name)).stat().st_mtime_ns
+    altered = altered_since(locations, looked)
+    inputs = fingerprints(locations, [] if known is None or altered else known.inputs, content=content)
     if known is None:
         plan.new[name] = PartitionWork(locations, inputs)
     elif known.request != request:
         plan.changed[name] = PartitionWork(locations, inputs)
     elif same_content(inputs, known.inputs):
-        if inputs != known.inputs:
+        if altered or inputs != known.inputs:
             plan.touched[name] = inputs
     elif job.settings["removed"]["policy"] == "drop" or not still_there(inputs, known.inputs):
         plan.changed[name] = PartitionWork(locations, inputs)

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from statistics import median
 from typing import Any
 
 from nysketch._support.blas import one_thread
+from nysketch._support.notices import log
 from nysketch.basis.base import Basis
-from nysketch.errors import NysketchError
+from nysketch.errors import CorruptSketchError, InputError, NysketchError
 from nysketch.files.format import load_sketch
 from nysketch.jobs.config import Job, compare_options
 from nysketch.jobs.partition_names import period
+from nysketch.jobs.records import ALARMS, DRIFT
 from nysketch.jobs.store import Store
-from nysketch.jobs.store_io import digest_of, file_digest, read_json_or_none, write_json
+from nysketch.jobs.store_io import digest_of, file_digest, read_json, read_json_or_none, write_json
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.compare import compare
 from nysketch.twosample.multiple_testing import adjust_p_values
@@ -28,6 +32,12 @@ from nysketch.twosample.results import Comparison
 _MOST_COLUMNS = 20
 # Days after which a weekday is no longer the same one: another season has come.
 _WEEKDAY_WITHIN = 28
+# What comparisons measure: those of another kind are made again, from the sketches.
+_METHOD = "MMD of the rows"
+UNDECIDED = "undecided: too few rows to tell"
+# A comparison that finds only differences so many times larger than others of its name do is undecided.
+_UNUSUAL, _FEWEST_USUAL = 3.0, 3
+_UNSEEN: dict[str, Any] = {"failed": [], "others": {}, "sketch": None}
 Pair = tuple[dict[str, Any], str, str]  # a comparison of the job, the other's name, the other's digest
 
 
@@ -60,17 +70,21 @@ class Drift:
         self._names = sorted(digests)
         self._files: dict[str, str] = {}  # digests of reference files
         self._last: dict[str, Sketch] = {}
+        self._known: dict[str, dict[str, Any]] = {}  # what files of comparisons hold: read once in a run
         self._basis: Basis | None = None
 
     def outdated(self) -> list[str]:
         """Return the partitions that are to be compared (again)."""
         if not self._job.comparisons:
             return []
-        return [name for name in self._names if self._stored_request(name) != self._request(name)]
+        return [name for name in self._names if self._stored(name)["request"] != self._request(name)]
 
-    def _stored_request(self, name: str) -> Any:
-        stored = read_json_or_none(self._store.drift_file(name))
-        return stored.get("request") if isinstance(stored, dict) else None
+    def _stored(self, name: str) -> dict[str, Any]:
+        """Return what is known of a partition; nothing if it is damaged, and so to be made again."""
+        if name not in self._known:
+            stored = read_json_or_none(self._store.drift_file(name), DRIFT)
+            self._known[name] = stored or {"comparisons": [], "errors": [], "failed": [], "request": ""}
+        return self._known[name]
 
     def _pairs(self, name: str) -> list[Pair]:
         pairs = []
@@ -90,11 +104,8 @@ class Drift:
 
     def _request(self, name: str) -> str:
         """Return a digest of all that the comparisons of a partition depend on; alarms are no part of it."""
-        pairs = [
-            [{key: value for key, value in comparison.items() if key != "alarm"}, other, digest]
-            for comparison, other, digest in self._pairs(name)
-        ]
-        return digest_of([self._digests[name], self._job.settings["drift"], pairs])
+        pairs = [[_asked(comparison), other, digest] for comparison, other, digest in self._pairs(name)]
+        return digest_of([self._digests[name], self._job.settings["drift"], pairs, _METHOD])
 
     def update(self, name: str) -> None:
         """Compare a partition with all that it is to be compared with, and store what comes out."""
@@ -133,6 +144,7 @@ class Drift:
             "request": self._request(name),
         }
         write_json(self._store.drift_file(name), value)
+        self._known.pop(name, None)
 
     def _sketch(self, name: str) -> Sketch:
         """Load a sketch; the last two are kept, since the next partition is compared with this one."""
@@ -159,17 +171,16 @@ class Drift:
             for other in sorted(missing)
         ]
         wanted = {comparison["name"] for comparison in self._job.comparisons if comparison["alarm"]}
-        seen = self._seen()
         for name in self._names:
-            stored = read_json_or_none(self._store.drift_file(name)) or {}
-            before = seen.get(name, {})
-            is_new = before.get("sketch") != self._digests[name]
-            errors += stored.get("errors", []) if is_new else []
-            for found in stored.get("comparisons", []):
-                known = before.get("others", {}).get(found["name"])
+            stored = self._stored(name)
+            before = self._seen.get(name, _UNSEEN)
+            is_new = before["sketch"] != self._digests[name]
+            errors += stored["errors"] if is_new else []
+            for found in stored["comparisons"]:
+                known = before["others"].get(found["name"])
                 other_is_new = known is not None and known != found["sketches"][0]
                 # What could not be compared before, and can now, has never been heard of.
-                is_news = is_new or other_is_new or found["name"] in before.get("failed", [])
+                is_news = is_new or other_is_new or found["name"] in before["failed"]
                 if found["name"] in wanted and is_news and found["p_value"] is None:
                     errors.append(
                         f"{name} could not be tested against {found['other']} (rows {found['rows'][1]:,} "
@@ -180,26 +191,43 @@ class Drift:
                     alarms.append({"partition": name} | {key: found[key] for key in keys})
         return alarms, errors
 
+    def undecided(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the comparisons of some partitions that found nothing because they could not."""
+        drift = {name: self._stored(name)["comparisons"] for name in self._names}
+        usual = usual_detectable(drift)
+        return [
+            {"partition": name, "unusual": _is_unusual(found, usual)}
+            | {key: found[key] for key in ("detectable", "name", "other")}
+            for name in names
+            for found in drift.get(name, [])
+            if is_undecided(found, usual)
+        ]
+
+    @cached_property
     def _seen(self) -> dict[str, Any]:
-        stored = read_json_or_none(self._store.alarms_file)
-        partitions = stored.get("partitions") if isinstance(stored, dict) else None
-        entries = partitions.items() if isinstance(partitions, dict) else ()
-        return {name: entry for name, entry in entries if isinstance(entry, dict)}
+        """Return what was reported; if that is damaged, all is new: better twice than never."""
+        try:
+            return dict(read_json(self._store.alarms_file, ALARMS)["partitions"])
+        except CorruptSketchError as error:
+            log.warning("%s. Alarms are reported once more", self._job.as_written(str(error)))
+        except InputError:  # none was ever reported
+            pass
+        return {}
 
     def mark_as_seen(self) -> None:
         """Note what has been reported: all comparisons that are those of the partitions as they are."""
         partitions: dict[str, Any] = {}
-        seen = self._seen()
+        seen = self._seen
         for name in self._names:
-            stored = read_json_or_none(self._store.drift_file(name)) or {}
-            if self._job.comparisons and stored.get("request") != self._request(name):
+            stored = self._stored(name)
+            if self._job.comparisons and stored["request"] != self._request(name):
                 partitions |= {name: seen[name]} if name in seen else {}
                 continue
-            others = {found["name"]: found["sketches"][0] for found in stored.get("comparisons", [])}
-            failed = stored.get("failed", []) if self._job.comparisons else []
+            others = {found["name"]: found["sketches"][0] for found in stored["comparisons"]}
+            failed = stored["failed"] if self._job.comparisons else []
             partitions[name] = {"failed": failed, "others": others, "sketch": self._digests[name]}
         value = {"partitions": partitions, "schema_version": 1}
-        if read_json_or_none(self._store.alarms_file) != value:
+        if read_json_or_none(self._store.alarms_file, ALARMS) != value:
             write_json(self._store.alarms_file, value)
 
 
@@ -208,14 +236,45 @@ def is_alarm(comparison: Mapping[str, Any]) -> bool:
     return bool(comparison["rejected"]) and comparison["mmd"] >= comparison["at_least"]
 
 
+def usual_detectable(drift: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, float]:
+    """Return the MMD that comparisons of each name find, usually; only of names with enough of them."""
+    found: dict[str, list[float]] = {}
+    for comparisons in drift.values():
+        for one in comparisons:
+            if one["detectable"] is not None:
+                found.setdefault(one["name"], []).append(one["detectable"])
+    return {name: median(values) for name, values in found.items() if len(values) >= _FEWEST_USUAL}
+
+
+def is_undecided(comparison: Mapping[str, Any], usual: Mapping[str, float]) -> bool:
+    """Tell whether a comparison found nothing because it could not: by itself, or beside what is usual."""
+    if comparison["rejected"] or comparison["p_value"] is None:
+        return False
+    return bool(comparison["undecided"]) or _is_unusual(comparison, usual)
+
+
+def _is_unusual(comparison: Mapping[str, Any], usual: Mapping[str, float]) -> bool:
+    detectable, name = comparison["detectable"], comparison["name"]
+    return detectable is not None and name in usual and detectable > _UNUSUAL * usual[name]
+
+
+def _asked(comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a result depends on; options that are as they always were count as not given."""
+    usual = {"robust_method": "trim"}
+    return {key: value for key, value in comparison.items() if key != "alarm" and usual.get(key) != value}
+
+
 def _described(
     comparison: Mapping[str, Any], other: str, digests: list[str], found: Comparison
 ) -> dict[str, Any]:
     facts = found.describe()
     kept = (
         "alpha",
+        "detectable",
         "mmd",
+        "mmd_projected",
         "notes",
+        "outside_share",
         "p_value",
         "p_value_adjusted",
         "rows",
@@ -231,16 +290,17 @@ def _described(
         "other": other,
         "rejected": bool(found.rejected),
         "sketches": digests,
+        "undecided": found.undecided(comparison["at_least"]),
     }
-    described["verdict"] = _verdict(found, large=is_alarm(described))
+    described["verdict"] = _verdict(found, large=is_alarm(described), undecided=described["undecided"])
     return described
 
 
-def _verdict(found: Comparison, *, large: bool) -> str | None:
+def _verdict(found: Comparison, *, large: bool, undecided: bool) -> str | None:
     if found.rejected is None:
         return None
     if not found.rejected:
-        return "no difference beyond chance"
+        return UNDECIDED if undecided else "no difference beyond chance"
     return "different" if large else "different, but by less than at_least"
 
 

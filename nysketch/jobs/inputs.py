@@ -1,11 +1,12 @@
 """What there is to read: files by partition, and how to tell whether one has changed.
 
-A file is what it was if its size and time of change are; or, where only the time differs, if a digest of both
-its ends and of a Parquet file's whole footer is the same.
+A file is what it was if its size and time of change are, and its inode has been left alone; or, where only
+these differ, if a digest of both its ends and of a Parquet file's whole footer is the same.
 """
 
 from __future__ import annotations
 
+import datetime
 import fnmatch
 import hashlib
 import struct
@@ -22,7 +23,7 @@ from nysketch.jobs.partition_names import partition_name, template
 from nysketch.sources.expand import expand
 from nysketch.sources.filesystems import without_secrets
 from nysketch.sources.locations import Location
-from nysketch.sources.retry import retry_policy_of
+from nysketch.sources.retry import RetryPolicy, retry_policy_of
 
 _END_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 20
@@ -40,6 +41,7 @@ class Scan:
 
     partitions: dict[str, list[Location]] = field(default_factory=dict)
     unmatched: list[str] = field(default_factory=list)  # paths that match nothing
+    ignored: list[str] = field(default_factory=list)  # files beside those with a date, which have none
     unsettled: list[str] = field(default_factory=list)  # files that may still be written
     waiting: set[str] = field(default_factory=set)  # their partitions
     problems: dict[str, str] = field(default_factory=dict)  # path → what is wrong with it
@@ -54,11 +56,13 @@ def scan(inputs: Mapping[str, Any], *, base: Path | None = None, now: float | No
     """Look up the files that `[inputs]` names, relative to the directory `base`; no rows are read."""
     found = Scan()
     located: list[tuple[Location, Any]] = []
-    retry = retry_policy_of(inputs["retries"], inputs["timeout"])
+    retry, trusted = retry_policy_of(inputs["retries"], inputs["timeout"]), inputs["allow_external"]
     for path in inputs["paths"]:
         dated = template(path)
         try:
-            locations = expand([path if dated is None else dated.glob], retry, base=base)
+            locations = expand(
+                [path if dated is None else dated.glob], retry, base=base, allow_external=trusted
+            )
         except NoFilesError:
             found.unmatched.append(without_secrets(path))
             continue
@@ -67,6 +71,7 @@ def scan(inputs: Mapping[str, Any], *, base: Path | None = None, now: float | No
             continue
         located += [(location, dated) for location in locations]
     _require_once([location for location, _ in located])
+    found.ignored = _without_date(inputs, {location.name for location, _ in located}, retry, base)
     now = time.time() if now is None else now
     for location, dated in located:
         if any(fnmatch.fnmatchcase(location.name, pattern) for pattern in inputs["ignore"]):
@@ -74,8 +79,9 @@ def scan(inputs: Mapping[str, Any], *, base: Path | None = None, now: float | No
         try:
             name = partition_name(location, inputs["partition"], dated)
             if inputs["settle"] and _age(location, now) < inputs["settle"]:
-                found.unsettled.append(location.name)
                 found.waiting.add(name)
+                _require_past(location, now + inputs["settle"])
+                found.unsettled.append(location.name)
                 continue
         except InputError as error:
             found.problems[location.name] = str(error)
@@ -88,6 +94,26 @@ def scan(inputs: Mapping[str, Any], *, base: Path | None = None, now: float | No
         name: found.partitions[name] for name in sorted(found.partitions) if name not in found.waiting
     }
     return found
+
+
+def _without_date(
+    inputs: Mapping[str, Any], known: set[str], retry: RetryPolicy, base: Path | None
+) -> list[str]:
+    """Return the files that are called as a path with a date is, but for the date: nobody else reads them."""
+    found: set[str] = set()
+    for dated in filter(None, map(template, inputs["paths"])):
+        try:
+            found |= {
+                location.name
+                for location in expand(
+                    [dated.wider], retry, base=base, allow_external=inputs["allow_external"]
+                )
+            }
+        except InputError:  # they are none of our business
+            continue
+    ignore = inputs["ignore"]
+    strays = (name for name in found - known if not any(fnmatch.fnmatchcase(name, one) for one in ignore))
+    return sorted(strays)
 
 
 def _require_once(locations: Sequence[Location]) -> None:
@@ -109,8 +135,19 @@ def _require_one_each(partitions: Mapping[str, Sequence[Location]]) -> None:
 
 def _age(location: Location, now: float) -> float:
     """Return how long ago a file was changed, in seconds."""
-    changed = location.info().mtime_ns
+    changed = location.last_change(now)
     return float("inf") if changed is None else now - changed / 1e9
+
+
+def _require_past(location: Location, latest: float) -> None:
+    """Raise an InputError if a file is dated so late that waiting for it to settle would not end."""
+    changed = (location.last_change(latest) or 0) / 1e9
+    if changed > latest:
+        date = datetime.datetime.fromtimestamp(changed, datetime.UTC).isoformat(" ", "minutes")
+        raise InputError(
+            f"{location}: is dated in the future ({date}), so [inputs] settle cannot tell whether it is "
+            "complete. Correct its date (touch), or the clock"
+        )
 
 
 # ---- fingerprints ------------------------------------------------------------------------------------
@@ -122,6 +159,15 @@ def fingerprints(
     """Return what to remember of files; those that are `known` and look the same are not read again."""
     before = {item["path"]: item for item in known}
     return [_fingerprint(location, before.get(location.name), content) for location in locations]
+
+
+def altered_since(locations: Sequence[Location], moment: int) -> bool:
+    """Tell whether the inode of a local file has changed since then, in nanoseconds, whatever its date.
+
+    It does with the content, and also with permissions and links.
+    """
+    inodes = (location.inode() for location in locations)
+    return any(inode is not None and inode[-1] >= moment for inode in inodes)
 
 
 def _fingerprint(location: Location, before: InputRecord | None, content: bool) -> InputRecord:

@@ -42,10 +42,14 @@ def safe(name: str) -> str:
 
 @dataclass(frozen=True)
 class Template:
-    """A path with `{date}` in it, as a glob and as a pattern that finds the date."""
+    """A path with `{date}` in it, as a glob and as a pattern that finds the date.
+
+    `wider` is a glob for the same path with anything in place of the date.
+    """
 
     text: str
     glob: str
+    wider: str
     pattern: re.Pattern[str]
     directives: tuple[str, ...]  # of the groups of the pattern: Y, m, d, H
 
@@ -104,7 +108,8 @@ def template(text: str) -> Template | None:
     remaining = iter(globs)
     glob_text = _PLACEHOLDER.sub(lambda _: next(remaining), given)
     try:
-        return Template(text, glob_text, re.compile(pattern + "(?:/.*)?$"), tuple(directives))
+        wider = _PLACEHOLDER.sub("*", given)
+        return Template(text, glob_text, wider, re.compile(pattern + "(?:/.*)?$"), tuple(directives))
     except re.error as error:
         raise UsageError(f"{text}: not a valid glob: {error}") from error
 

@@ -12,28 +12,42 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nysketch._support.locks import lock_path, output_lock
+from nysketch._support.companions import lock_path
+from nysketch._support.locks import output_lock
+from nysketch._support.notices import log, notice
+from nysketch._support.outputs import refuse_to_replace
+from nysketch._support.regular import require_replaceable
 from nysketch.basis.base import Basis
-from nysketch.errors import CorruptSketchError, IncompatibleError, InputError, NysketchError, UsageError
+from nysketch.errors import (
+    CorruptSketchError,
+    IncompatibleError,
+    InputError,
+    NysketchError,
+    OutputError,
+    UsageError,
+)
 from nysketch.files.format import load_basis, save
 from nysketch.jobs import model_step, window_step
 from nysketch.jobs.config import ALL, Job, differences
 from nysketch.jobs.diff import RunPlan, plan_run, whole_partitions
 from nysketch.jobs.drift_step import Drift
+from nysketch.jobs.records import PARTITION, REPORT, STORE
 from nysketch.jobs.sketch_step import first_basis, require_same_basis, settle_partition, sketch_partition
-from nysketch.jobs.store import JSON, SCHEMA_VERSION, SKETCH, Store
+from nysketch.jobs.store import JSON, SCHEMA_VERSION, SKETCH, Store, not_watched
 from nysketch.jobs.store_io import (
     append_line,
     described,
     digest_of,
     file_digest,
     make_folder,
+    read_json,
     read_json_or_none,
     remove,
     sweep,
     write_json,
 )
 from nysketch.jobs.summary import Summary
+from nysketch.sources.selection import shorten
 
 # Called with the partition that is being read, and how many rows of how many are done.
 PartitionProgress = Callable[[str, int, int | None], None]
@@ -63,6 +77,9 @@ def run_job(
     store = Store(job.store)
     summary = Summary(job.name, job.as_written(str(job.store)), dry_run=dry_run)
     with _named_as_written(job):
+        for output in job.outputs:
+            require_replaceable(output)
+            refuse_to_replace(job.named_files, output)
         _require_store_or_nothing(store)
         if dry_run:
             _pretend(job, store, summary)
@@ -165,11 +182,12 @@ def _carry_out(job: Job, store: Store, summary: Summary, progress: PartitionProg
     except _UNFIT as error:
         summary.note_error(error, "no partition was retired")
         summary.retired, stay = [], set(there)
-    _prune(store, stay, unfinished=set(summary.skipped) | plan.waiting)
+    _prune(store, stay | plan.lost, unfinished=set(summary.skipped) | plan.waiting)
     drift = Drift(job, store, live)
     _compare_all(drift, summary)
     _refresh_models(job, store, summary)
     summary.alarms, unheard = drift.news()
+    summary.undecided = drift.undecided(summary.compared)
     for text in unheard:
         summary.note_error(InputError(text))
     summary.rename(job.as_written)
@@ -190,13 +208,13 @@ def _prepare(job: Job, store: Store) -> None:
         _require_same_settings(job, store)
         if store.basis_file.exists():
             description["settings"] = store.description()["settings"]
-    if read_json_or_none(store.file) != description:
+    if read_json_or_none(store.file, STORE) != description:
         write_json(store.file, description)
 
 
 def _require_same_settings(job: Job, store: Store) -> None:
     """Refuse settings that old sketches were not made with; before there is a basis, all may change."""
-    stored = store.description().get("settings", {})
+    stored = store.description()["settings"]
     if not store.basis_file.exists() and not store.partition_names():
         return
     different = differences(stored, job.fixed())
@@ -217,7 +235,14 @@ def _basis(job: Job, store: Store, plan: RunPlan, summary: Summary) -> Basis | N
         basis = load_basis(store.partition_file(min(plan.stored)))
         save(basis, store.basis_file)
         return basis
-    return first_basis(job, store, {name: work.locations for name, work in plan.new.items()}, summary.skipped)
+    locations = {name: work.locations for name, work in plan.new.items()}
+    made = first_basis(job, store, locations, summary.skipped)
+    if made is not None:
+        summary.not_watched = not_watched(made)
+        if summary.not_watched:
+            told = (f"{name} ({why})" for name, why in summary.not_watched.items())
+            notice("not watched: %s", shorten(told))
+    return made
 
 
 def _sketch_all(
@@ -231,17 +256,22 @@ def _sketch_all(
                 progress(name, done, total)
 
         try:
-            sketch = sketch_partition(job, store, basis, name, work.locations, work.inputs, progress=show)
+            sketch, notes = sketch_partition(
+                job, store, basis, name, work.locations, work.inputs, progress=show
+            )
         except InputError as error:
             summary.skipped[name] = str(error)
             continue
         summary.skipped.pop(name, None)  # no basis could be made from it, but now it has been sketched
         (summary.new if name in plan.new else summary.changed).append(name)
+        for note in notes:
+            log.warning("%s: %s", name, note)
+            summary.notes.setdefault(name, []).append(note)
         summary.rows += sketch.rows
         summary.dropped_rows += sketch.dropped_rows
     for name, inputs in plan.touched.items():
         path = described(store.partition_file(name))
-        write_json(path, read_json_or_none(path) | {"inputs": inputs})
+        write_json(path, read_json(path, PARTITION) | {"inputs": inputs})
 
 
 def _newest(job: Job, names: list[str]) -> list[str]:
@@ -296,7 +326,7 @@ def _compare_all(drift: Drift, summary: Summary) -> None:
 
 
 def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
-    there = store.windows()
+    there = store.window_names()
     for model in job.models:
         if model["window"] not in there:
             continue
@@ -304,7 +334,7 @@ def _refresh_models(job: Job, store: Store, summary: Summary) -> None:
             if model_step.outdated(job, store, model):
                 model_step.refresh(job, store, model)
                 summary.models.append(model["name"])
-        except (*_UNFIT, UsageError) as error:
+        except (*_UNFIT, OutputError, UsageError) as error:
             summary.note_error(error, f"[[models]] {model['name']}")
 
 
@@ -316,9 +346,10 @@ def _report_due(job: Job, store: Store, summary: Summary) -> dict[str, str] | No
     output = job.settings["report"]["output"]
     if output is None:
         return None
-    trouble = [summary.errors, summary.skipped]
+    trouble: list[object] = [summary.errors, summary.skipped]
+    trouble += [summary.ignored] if summary.ignored else []
     state = {"output": output, "state": digest_of([_state(store), trouble])}
-    if job.at(output).exists() and read_json_or_none(store.report_note) == state:
+    if job.at(output).exists() and read_json_or_none(store.report_note, REPORT) == state:
         return None
     summary.report = output
     return state

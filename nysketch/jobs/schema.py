@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,13 @@ from nysketch._support.sizes import bytes_of
 from nysketch.errors import UsageError
 
 Check = Callable[[Any], Any]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
+_LARGEST = 2**63 - 1
+# Of a name, and of a path with the directory of the job file in front.
+_LONGEST_NAME, _LONGEST = 255, 3500
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}")
+
+# How the name of a report ends.
+PAGES = (".html", ".htm")
 
 
 class _NotAChoiceError(ValueError):
@@ -38,16 +45,33 @@ def text(value: Any) -> str:
     """Take any text but an empty one."""
     if not isinstance(value, str) or not value:
         raise ValueError("must be a string")
+    if "\0" in value:  # it may be a path
+        raise ValueError("must be a string without null characters")
     return value
+
+
+def path(value: Any) -> str:
+    """Take what can be the path of a file."""
+    if any(len(part.encode()) > _LONGEST_NAME for part in text(value).split("/")) or len(value) > _LONGEST:
+        raise ValueError(f"must be a path, with names of at most {_LONGEST_NAME} bytes")
+    return str(value)
 
 
 def name(value: Any) -> str:
     """Take what can also be the name of a file."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError(
-            "must be a name of letters, digits and any of . _ = + - that starts with a letter or digit"
+            "must be a name of letters, digits and any of . _ = + - that starts with a letter or digit, and "
+            "has at most 200 of them"
         )
     return value
+
+
+def page(value: Any) -> str:
+    """Take the name of an HTML file."""
+    if not path(value).lower().endswith(PAGES):
+        raise ValueError("must be the name of an HTML file: end it in .html")
+    return str(value)
 
 
 def texts(value: Any) -> list[str]:
@@ -55,7 +79,7 @@ def texts(value: Any) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
         raise ValueError("must be a string or a list of strings")
-    return list(items)
+    return [text(item) for item in items]
 
 
 def flag(value: Any) -> bool:
@@ -71,6 +95,8 @@ def count(least: int = 0) -> Check:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"must be a whole number, {least} or more")
+        if value > _LARGEST:
+            raise ValueError(f"must be at most {_LARGEST}")
         return value
 
     return check
@@ -157,9 +183,9 @@ def groups(value: Any) -> dict[str, list[str]]:
 TABLES: dict[str, dict[str, Key]] = {
     "job": {
         "name": Key(text),  # the name of the job file
-        "store": Key(text),
+        "store": Key(path),
         "threads": Key(count(1)),
-        "memory": Key(memory, "512MB"),
+        "memory": Key(memory),
         "lock_wait": Key(number(0), 0.0),
         "checkpoint_every": Key(number(0), 30.0),
         "verify_every": Key(count(1), 30),
@@ -180,7 +206,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "timeout": Key(number(0), 30.0),
     },
     "basis": {
-        "file": Key(text),
+        "file": Key(path),
         "partitions": Key(count(1), 1),
         "landmarks": Key(count_or("auto"), 1000),
         "max_landmarks": Key(count(1), 2000),
@@ -188,13 +214,13 @@ TABLES: dict[str, dict[str, Key]] = {
         "features": Key(text, "nystrom"),
         "frequencies": Key(text, "gaussian"),
         "kernel": Key(per_group, "gaussian"),
-        "bandwidth": Key(per_group, "median"),
+        "bandwidth": Key(per_group, "auto"),
         "degree": Key(count(1), 2),
         "offset": Key(number(-math.inf), 1.0),
         "length": Key(count(1), 3),
         "decay": Key(number(0), 0.5),
         "groups": Key(groups),
-        "scale": Key(choice("none", "standard", "robust"), "standard"),
+        "scale": Key(choice("auto", "standard", "robust", "none"), "auto"),
         "pilot_rows": Key(count(1)),
     },
     "sketch": {
@@ -216,7 +242,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "retired": Key(choice("sum", "forget"), "sum"),
     },
     "removed": {"policy": Key(choice("keep", "drop"), "keep")},
-    "report": {"output": Key(text)},
+    "report": {"output": Key(page)},
 }
 
 LISTS: dict[str, dict[str, Key]] = {
@@ -226,24 +252,25 @@ LISTS: dict[str, dict[str, Key]] = {
         "kind": Key(choice("kmeans", "gmm")),
         "k": Key(numbers),
         "window": Key(name),
-        "output": Key(text),
+        "output": Key(path),
         "covariance": Key(choice("spherical", "diag", "full")),
         "decoder": Key(choice("auto", "cells", "quadrature", "clomp", "shift"), "auto"),
         "trials": Key(count(1)),
         "seed": Key(count(), 0),
-        "robust": Key(count(3)),
+        "robust": Key(count_or("auto", 3)),
     },
     "comparisons": {
         "name": Key(name),
         "against": Key(choice("previous", "weekday", "year", "reference")),
-        "reference": Key(text),
+        "reference": Key(path),
         "alarm": Key(flag, False),
         "alpha": Key(number(0, 1, open_ends=True), 0.05),
         "at_least": Key(number(0), 0.0),
         "test": Key(choice("auto", "permutation", "bootstrap", "none"), "auto"),
         "permutations": Key(count(1)),
         "blocks": Key(choice("auto", "random", "consecutive"), "auto"),
-        "robust": Key(count(3)),
+        "robust": Key(count_or("auto", 3)),
+        "robust_method": Key(choice("trim", "geometric-median", "bcd", "bcd-fast"), "trim"),
         "seed": Key(count(), 0),
     },
 }
@@ -285,7 +312,7 @@ def _suggest(value: Any, known: Iterable[str]) -> str:
 def checked(where: str, table: Any, keys: Mapping[str, Key]) -> dict[str, Any]:
     """Return the settings of one table, with those that are not there at their defaults."""
     if not isinstance(table, dict):
-        raise UsageError(f"{where} must be a table of settings, not {table!r}")
+        raise UsageError(f"{where} must be a table of settings, not {reprlib.repr(table)}")
     found = {key: setting.default for key, setting in keys.items()}
     for given, value in table.items():
         key = given.replace("-", "_")
@@ -302,4 +329,4 @@ def checked_value(where: str, value: Any, key: Key) -> Any:
     except _NotAChoiceError as error:
         raise UsageError(f"{where} {error}") from None
     except ValueError as error:
-        raise UsageError(f"{where} {error}, not {value!r}") from None
+        raise UsageError(f"{where} {error}, not {reprlib.repr(value)}") from None

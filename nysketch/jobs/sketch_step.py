@@ -26,6 +26,7 @@ from nysketch.errors import (
 from nysketch.files.format import load_basis, save
 from nysketch.jobs.config import Job
 from nysketch.jobs.inputs import InputRecord, fingerprints
+from nysketch.jobs.records import PARTITION
 from nysketch.jobs.store import Store
 from nysketch.jobs.store_io import (
     described,
@@ -38,9 +39,11 @@ from nysketch.jobs.store_io import (
 )
 from nysketch.passes.execution import Execution
 from nysketch.passes.memory import plan_pass
+from nysketch.passes.pilot import notes_on_constants_of
 from nysketch.passes.sketching import make_basis
 from nysketch.passes.to_file import Outcome, Saving, sketch_to_file
 from nysketch.sketches.describe import describe_quality
+from nysketch.sketches.losses import notes_on_losses
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.locations import Location
 from nysketch.sources.open import open_source
@@ -105,19 +108,23 @@ def _readable(job: Job, partitions: dict[str, list[Location]], problems: dict[st
 def _made(job: Job, locations: Sequence[Location]) -> Basis:
     wanted, options = job.basis_options(), job.pass_options()
     source = _open(job, wanted, locations)
-    execution = Execution(_engine(job, source, wanted))
+    source, engine = _room(job, source, wanted)
+    execution = Execution(engine)
     with one_thread():
-        return make_basis(source, wanted, seed=options.seed, nulls=options.nulls, execution=execution)
+        return make_basis(
+            source, wanted, seed=options.seed, nulls=options.nulls, execution=execution, say=False
+        )
 
 
 def _open(job: Job, basis: Basis | BasisOptions, locations: Sequence[Location]) -> Source:
-    return open_source(list(locations), job.read_options(basis))
+    return open_source(list(locations), job.read_options(basis), memory=job.memory)
 
 
-def _engine(job: Job, source: Source, basis: Basis | BasisOptions) -> Threads:
-    """Return as many threads as fit the memory of the job."""
+def _room(job: Job, source: Source, basis: Basis | BasisOptions) -> tuple[Source, Threads]:
+    """Return the source as it is read within the memory of the job, and as many threads as fit it."""
     threads = job.settings["job"]["threads"]
-    return Threads(plan_pass(source, basis, job.pass_options(), threads=threads, memory=job.memory).threads)
+    plan = plan_pass(source, basis, job.pass_options(), threads=threads, memory=job.memory)
+    return plan.source, Threads(plan.threads)
 
 
 # ---- partitions --------------------------------------------------------------------------------------
@@ -138,12 +145,13 @@ def sketch_partition(
     inputs: list[InputRecord],
     *,
     progress: Progress | None = None,
-) -> Sketch:
-    """Sketch one partition, or go on where a killed run stopped."""
+) -> tuple[Sketch, list[str]]:
+    """Sketch one partition, or go on where a killed run stopped; also return what to know of its rows."""
     path = store.partition_file(name)
     output = pending(path)
     source = _open(job, basis, locations)
-    execution = Execution(_engine(job, source, basis), progress=progress)
+    source, engine = _room(job, source, basis)
+    execution = Execution(engine, progress=progress)
     every = job.settings["job"]["checkpoint_every"]
 
     def attempt(if_exists: str, *, restart: bool = False) -> Outcome:
@@ -153,10 +161,11 @@ def sketch_partition(
     outcome = _kept_or_made(attempt, output)
     if fingerprints(locations, inputs) != inputs:
         raise InputError(f"{name}: an input changed while it was being read; the next run reads it again")
+    notes = [*notes_on_constants_of(basis, source), *notes_on_losses(outcome.sketch)]
     description = _description(name, outcome.sketch, inputs, request_of(job, basis), output)
-    write_json(described(path), description)
+    write_json(described(path), description | {"notes": notes})
     replace_file(output, path)
-    return outcome.sketch
+    return outcome.sketch, notes
 
 
 def settle_partition(path: Path) -> None:
@@ -164,8 +173,8 @@ def settle_partition(path: Path) -> None:
 
     One that it had not described yet is left: it is taken if it turns out to be the one wanted.
     """
-    description = read_json_or_none(described(path))
-    if isinstance(description, dict) and description.get("sketch") == file_digest(pending(path)):
+    description = read_json_or_none(described(path), PARTITION)
+    if description is not None and description["sketch"] == file_digest(pending(path)):
         replace_file(pending(path), path)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nysketch.errors import CorruptSketchError
-from nysketch.jobs.drift_step import is_alarm
+from nysketch._support.notices import log
+from nysketch.errors import NysketchError
+from nysketch.jobs.drift_step import UNDECIDED, is_alarm, is_undecided, usual_detectable
 from nysketch.jobs.partition_names import gaps
-from nysketch.jobs.store import Store
-from nysketch.jobs.store_io import read_json_or_none
+from nysketch.jobs.store import Store, not_watched
 
 # Partitions whose comparisons are shown.
 _RECENT = 7
@@ -19,13 +19,16 @@ def status(store: Store) -> dict[str, Any]:
     """Return what there is to know of a store without its data, ready for JSON."""
     partitions = store.partitions()
     history = store.history()
+    for damaged in store.damaged_history():
+        log.warning("%s", damaged)
     names = [partition.name for partition in partitions]
     retired = store.retired()
     drift = store.drift()
+    usual = usual_detectable(drift)
     return {
         "bytes": _disk_use(store.path),
         "drift": [
-            {"partition": name} | {key: found.get(key) for key in _SHOWN}
+            {"partition": name} | {key: found[key] for key in _SHOWN} | _undecided(found, usual)
             for name in names[-_RECENT:]
             for found in drift.get(name, [])
         ],
@@ -33,15 +36,18 @@ def status(store: Store) -> dict[str, Any]:
             {"name": found["name"], "partition": name, "mmd": found["mmd"]}
             for name in names
             for found in drift.get(name, [])
-            if _is_alarm(found)
+            if is_alarm(found)
         ],
         "dropped_rows": sum(partition.dropped_rows for partition in partitions),
         "first": names[0] if names else None,
         "gaps": gaps([*retired, *names]),
+        "ignored": history[-1]["ignored"] if history else [],
         "last": names[-1] if names else None,
         "last_run": history[-1] if history else None,
         "models": _models(store),
         "name": store.name,
+        "not_watched": _not_watched(store),
+        "notes": {part.name: part.notes for part in partitions[-_RECENT:] if part.notes},
         "partitions": [
             {
                 "dropped_rows": partition.dropped_rows,
@@ -68,33 +74,35 @@ def status(store: Store) -> dict[str, Any]:
     }
 
 
-_SHOWN = ("name", "against", "other", "mmd", "standard_error", "p_value", "rejected", "verdict")
+_SHOWN = ("name", "against", "other", "mmd", "standard_error", "p_value", "rejected", "detectable")
 
 
-def _is_alarm(found: dict[str, Any]) -> bool:
+def _undecided(found: dict[str, Any], usual: dict[str, float]) -> dict[str, Any]:
+    """Return the verdict: that of the comparison, unless others of its name see far more."""
+    undecided = is_undecided(found, usual)
+    return {"undecided": undecided, "verdict": UNDECIDED if undecided else found["verdict"]}
+
+
+def _not_watched(store: Store) -> dict[str, str]:
+    """Return the columns that no sketch has; a basis that cannot be read is no reason to say nothing else."""
     try:
-        return is_alarm(found)
-    except (KeyError, TypeError) as error:
-        raise CorruptSketchError(
-            "a file in drift/ does not contain comparisons; remove it: the next `nysketch.run` makes it again"
-        ) from error
+        return not_watched(store.basis())
+    except NysketchError:
+        return {}
 
 
 def _models(store: Store) -> dict[str, Any]:
     """Return of each model what it is and what it was learned from, from its file alone."""
-    found = {}
-    for path in sorted((store.path / "models").glob("*.json")):
-        value = read_json_or_none(path)
-        facts = value if isinstance(value, dict) else {}
-        nightly = facts.get("nightly") or {}
-        found[path.name.removesuffix(".json")] = {
-            "k": len(facts.get("centroids") or facts.get("weights") or []),
-            "kind": facts.get("kind"),
-            "newest": nightly.get("newest"),
-            "rows": facts.get("rows"),
-            "window": nightly.get("window"),
+    return {
+        name: {
+            "k": model.k,
+            "kind": model.kind,
+            "newest": model.facts["nightly"]["newest"],
+            "rows": model.facts["rows"],
+            "window": model.facts["nightly"]["window"],
         }
-    return found
+        for name, model in store.newest_models().items()
+    }
 
 
 def _unfinished(store: Store) -> list[str]:

@@ -18,19 +18,33 @@ is the business of a run, which holds the lock of store.json.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from nysketch.basis.base import Basis
-from nysketch.errors import CorruptSketchError, InputError, UsageError
+from nysketch.errors import CorruptSketchError, InputError, UsageError, WrongKindError
 from nysketch.files.format import load_basis, load_sketch
-from nysketch.jobs.store_io import described, file_digest, pending, read_json, read_lines
+from nysketch.files.row_counts import row_counts
+from nysketch.jobs.records import DRIFT, MODEL_FACTS, PARTITION, RETIRED, RUN, STORE, WINDOW, MisfitError
+from nysketch.jobs.schema import PAGES
+from nysketch.jobs.store_io import (
+    MADE_AGAIN,
+    RESTORE,
+    described,
+    digest_of,
+    file_digest,
+    pending,
+    read_json,
+    read_lines,
+)
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
+from nysketch.sources.selection import EXCLUDED, ROW_WEIGHTS
 
 SCHEMA_VERSION = 1
 SKETCH, JSON = ".nysk", ".json"
+REMADE_FROM_INPUTS = f"{MADE_AGAIN} if its inputs are still there"
 _FOLDERS = ("partitions", "windows", "models", "drift")
 
 
@@ -45,6 +59,7 @@ class Partition:
     request: str  # digest of what made the sketch
     sketch: str  # digest of the sketch file
     quality: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)  # what to know of its rows
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,12 @@ class Window:
     steps: int = 0  # additions and subtractions since the last fresh merge
     members: dict[str, str] = field(default_factory=dict)  # partition → digest of its sketch
     digest: str = ""  # of the window's own sketch file
+
+
+def not_watched(basis: Basis) -> dict[str, str]:
+    """Return the columns that no sketch of a store has, and why, but for those that the job excludes."""
+    left_out = basis.origin.get("left_out", {})
+    return {name: why for name, why in left_out.items() if why not in (EXCLUDED, ROW_WEIGHTS)}
 
 
 class Store:
@@ -85,6 +106,11 @@ class Store:
     def file(self) -> Path:
         """The file whose lock is that of the store."""
         return self.path / "store.json"
+
+    @property
+    def files(self) -> list[Path]:
+        """The files in the directory, but for reports."""
+        return [path for path in self.path.rglob("*") if path.suffix.lower() not in PAGES and path.is_file()]
 
     @property
     def basis_file(self) -> Path:
@@ -139,21 +165,21 @@ class Store:
 
     def description(self) -> dict[str, Any]:
         """Return store.json: name, settings."""
-        found = read_json(self.file, "restore it from a copy")
+        return read_json(self.file, STORE, RESTORE, first=self._require_readable)
+
+    def _require_readable(self, found: Any) -> None:
+        """Ask for an upgrade before anything is said to be damaged that is only new."""
         version = found.get("schema_version") if isinstance(found, dict) else None
-        if type(version) is not int:
-            raise CorruptSketchError(f"{self.file}: not a description of a store; restore it from a copy")
-        if version > SCHEMA_VERSION:
+        if type(version) is int and version > SCHEMA_VERSION:
             raise UsageError(
                 f"{self.file}: has store version {version}; this nysketch reads up to {SCHEMA_VERSION}. "
                 "Upgrade nysketch"
             )
-        return dict(found)
 
     @property
     def name(self) -> str:
         """The name of the job."""
-        return str(self.description().get("name", self.path.name))
+        return str(self.description()["name"])
 
     def partition_names(self) -> list[str]:
         """Return the names of all partitions, in order."""
@@ -165,23 +191,18 @@ class Store:
 
     def partition(self, name: str) -> Partition:
         """Return one partition."""
-        path = described(self.partition_file(name))
-        found = read_json(path)
-        try:
-            return Partition(
-                name=str(found["name"]),
-                rows=int(found["rows"]),
-                dropped_rows=int(found["dropped_rows"]),
-                inputs=[dict(item) for item in found["inputs"]],
-                request=str(found["request"]),
-                sketch=str(found["sketch"]),
-                quality=found.get("quality"),
-            )
-        except (KeyError, TypeError, ValueError) as error:
+        path = self.partition_file(name)
+        found = read_json(described(path), PARTITION, REMADE_FROM_INPUTS)
+        partition = Partition(**{each.name: found[each.name] for each in fields(Partition)})
+        told = partition.rows, partition.dropped_rows
+        # Only of the sketch that is described: another one may be about to be replaced by it.
+        others = row_counts(path) not in (None, told) and file_digest(path) == partition.sketch
+        if others and row_counts(path) not in (None, told):
             raise CorruptSketchError(
-                f"{path}: does not describe a partition ({type(error).__name__}: {error}); remove it: the "
-                "next `nysketch.run` makes it again"
-            ) from error
+                f"{described(path)}: damaged: it tells of {told[0]:,} rows and {told[1]:,} dropped ones, and "
+                f"its sketch of others; {REMADE_FROM_INPUTS}"
+            )
+        return partition
 
     def sketch(self, name: str) -> Sketch:
         """Return the sketch of a partition."""
@@ -191,27 +212,21 @@ class Store:
         """Return what all sketches share."""
         return load_basis(self.basis_file)
 
+    def window_names(self) -> list[str]:
+        """Return the names of all windows, sorted."""
+        return _stems(self.path / "windows", JSON)
+
     def windows(self) -> dict[str, Window]:
         """Return all windows by name."""
-        return {name: self.window(name) for name in _stems(self.path / "windows", JSON)}
+        return {name: self.window(name) for name in self.window_names()}
 
     def window(self, name: str) -> Window:
         """Return one window."""
         path = described(self.window_file(name))
-        found = read_json(path)
-        try:
-            return Window(
-                name,
-                [str(partition) for partition in found["partitions"]],
-                int(found["steps"]),
-                {str(key): str(value) for key, value in found["members"].items()},
-                str(found["digest"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptSketchError(
-                f"{path}: does not describe a window ({type(error).__name__}: {error}); remove it: the next "
-                "`nysketch.run` makes it again"
-            ) from error
+        found = read_json(path, WINDOW)
+        if found["partitions"] != sorted(found["members"]):
+            raise CorruptSketchError(f"{path}: damaged: its two lists of partitions differ; {MADE_AGAIN}")
+        return Window(name, found["partitions"], found["steps"], found["members"], found["digest"])
 
     def window_sketch(self, name: str) -> Sketch:
         """Return the sum of the partitions in a window."""
@@ -219,52 +234,82 @@ class Store:
 
     def retired(self) -> list[str]:
         """Return the names of partitions that retention has removed."""
-        return sorted(self._retired().get("partitions", []))
+        return sorted(self._retired()["partitions"])
 
     def retired_members(self) -> dict[str, str]:
         """Return the partitions in the sum of retired ones, with the digests that their sketches had."""
-        return dict(self._retired().get("members", {}))
+        return dict(self._retired()["members"])
+
+    def retired_sketch(self) -> Sketch:
+        """Return the sum of retired partitions."""
+        return _load(self.retired_file, self._retired()["digest"] or "")
 
     def _retired(self) -> dict[str, Any]:
         path = described(self.retired_file)
-        if not path.exists() and not self.retired_file.exists():
-            return {}
-        found = read_json(path, "restore it from a copy") if path.exists() else None
-        whole = isinstance(found, dict) and isinstance(found.get("partitions"), list)
-        if found is None or not whole or not isinstance(found.get("members"), dict):
-            raise CorruptSketchError(
-                f"{path}: missing, or without a list of retired partitions; restore it from a copy"
-            )
-        return dict(found)
+        if path.exists():
+            return read_json(path, RETIRED, RESTORE)
+        if self.retired_file.exists():
+            raise CorruptSketchError(f"{path}: missing, though there is {self.retired_file.name}; {RESTORE}")
+        return {"partitions": [], "members": {}}
 
     def models(self) -> dict[str, list[tuple[str, AnyModel]]]:
         """Return all models by name: as they were with each partition as the newest one, in order."""
-        from nysketch.models.files import load_model
-
         return {
             model: [
-                (name, load_model(self.model_file(model, name)))
+                (name, stored_model(self.model_file(model, name)))
                 for name in _stems(self.path / "models" / model, JSON)
             ]
             for model in _stems(self.path / "models", JSON)
         }
 
+    def newest_models(self) -> dict[str, AnyModel]:
+        """Return the newest model of each name."""
+        return {model: stored_model(self.model_file(model)) for model in _stems(self.path / "models", JSON)}
+
     def drift(self) -> dict[str, list[dict[str, Any]]]:
         """Return the comparisons of each partition, in order."""
-        found = {}
-        for name in _stems(self.path / "drift", JSON):
-            path = self.drift_file(name)
-            value = read_json(path)
-            if not isinstance(value, dict) or not isinstance(value.get("comparisons"), list):
-                raise CorruptSketchError(
-                    f"{path}: does not contain comparisons; remove it: the next `nysketch.run` makes it again"
-                )
-            found[name] = value["comparisons"]
+        return {name: self.comparisons(name) for name in _stems(self.path / "drift", JSON)}
+
+    def comparisons(self, name: str) -> list[dict[str, Any]]:
+        """Return the comparisons of one partition; none if there are none yet."""
+        path = self.drift_file(name)
+        found: list[dict[str, Any]] = read_json(path, DRIFT)["comparisons"] if path.exists() else []
         return found
 
     def history(self) -> list[dict[str, Any]]:
-        """Return what each run did, oldest first; a last line that was cut short does not count."""
-        return read_lines(self.history_file)
+        """Return what each run did, oldest first; lines that are damaged do not count."""
+        return read_lines(self.history_file, RUN)[0]
+
+    def damaged_history(self) -> list[str]:
+        """Return which lines of the history are damaged, and what helps."""
+        return read_lines(self.history_file, RUN)[1]
+
+
+def stored_model(path: Path) -> AnyModel:
+    """Return a model, whose facts say which run learned it."""
+    from nysketch.models.files import load_model
+
+    remedy = f"{MADE_AGAIN} if it is one of the newest; else remove it"
+    try:
+        model = load_model(path)
+        facts = MODEL_FACTS(model.facts)
+        digest = facts["nightly"].get("digest")
+        if digest is not None and digest != digest_of_model(model):
+            raise MisfitError("does not match the digest in it")
+        return replace(model, facts=facts)
+    except MisfitError as error:
+        raise CorruptSketchError(f"{path}: damaged: {error}; {remedy}") from error
+    except (CorruptSketchError, WrongKindError) as error:
+        raise CorruptSketchError(f"{error}; {remedy}") from error
+
+
+def digest_of_model(model: AnyModel) -> str:
+    """Return a digest of all that a model says, but for that digest itself."""
+    facts = dict(model.facts)
+    if isinstance(facts.get("nightly"), dict):
+        facts["nightly"] = {key: value for key, value in facts["nightly"].items() if key != "digest"}
+    arrays = {name: getattr(model, name).tolist() for name in ("scale", *model.arrays)}
+    return digest_of([model.kind, model.features, arrays, facts])
 
 
 def _load(path: Path, digest: str) -> Sketch:

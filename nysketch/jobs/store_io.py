@@ -1,6 +1,7 @@
-"""Files of a store: JSON that is always complete, digests, pairs of files that change together, the history.
+"""Files of a store: JSON that is complete and checked, digests, pairs of files that change together, history.
 
-What the files mean is store.py's business.
+JSON has a checksum of its own, so that a changed digit is noticed; and since anybody can compute one, its
+shape is checked as well (records.py). What the files mean is store.py's business.
 """
 
 from __future__ import annotations
@@ -9,20 +10,27 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nysketch._support.atomic import atomic_file
+from nysketch._support.documents import from_json
+from nysketch._support.regular import open_regular
 from nysketch.errors import CorruptSketchError, InputError, OutputError, json_in_shell
 from nysketch.files.format import save
+from nysketch.jobs.records import DIGEST, Check
 from nysketch.sketches.sketch import Sketch
 
 _LEFTOVER = re.compile(r"\..+\.(lock|[0-9a-f]{8}\.tmp)")
 _CHUNK_BYTES = 1 << 20
 # Bytes looked at, at a time, for the end of the last complete line of a history.
 _TAIL_BYTES = 1 << 16
+_CHECKSUM = "checksum"
+# What helps if a file is damaged.
+MADE_AGAIN = "the next `nysketch.run` makes it again"
+RESTORE = "restore it from a copy"
 
 
 def as_json(value: Any) -> bytes:
@@ -30,26 +38,53 @@ def as_json(value: Any) -> bytes:
     return (json.dumps(value, sort_keys=True, indent=2, allow_nan=False) + "\n").encode()
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a value, atomically; its messages name options as flags."""
+def _sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value as files have it: messages name options as flags, and there is a checksum."""
+    content = json_in_shell({key: each for key, each in value.items() if key != _CHECKSUM})
+    sealed: dict[str, Any] = content | {_CHECKSUM: digest_of(content)}
+    return sealed
+
+
+def _unsealed(value: Any, shape: Check) -> dict[str, Any]:
+    """Return what was sealed, if it is whole and has that shape; files of older versions have no checksum."""
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    content = {key: each for key, each in value.items() if key != _CHECKSUM}
+    if _CHECKSUM in value and value[_CHECKSUM] != digest_of(content):
+        raise ValueError("its checksum does not match its content")
+    checked: dict[str, Any] = shape(content)
+    return checked
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a value and its checksum, atomically; its messages name options as flags."""
     with atomic_file(path) as file:
-        file.write(as_json(json_in_shell(value)))
+        file.write(as_json(_sealed(value)))
 
 
-def read_json(path: Path, remedy: str = "remove it: the next `nysketch.run` makes it again") -> Any:
-    """Read a value; say what helps if the file is damaged."""
+def read_json(
+    path: Path, shape: Check, remedy: str = MADE_AGAIN, *, first: Callable[[Any], None] | None = None
+) -> dict[str, Any]:
+    """Read a value of that shape, one of records.py; say what helps if the file is damaged.
+
+    `first` looks at the value before anything else is known of it.
+    """
     try:
-        return json.loads(path.read_bytes())
+        with open_regular(path) as file:
+            value = from_json(file.read())
+        if first is not None:
+            first(value)
+        return _unsealed(value, shape)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise CorruptSketchError(f"{path}: not a usable file of a store: {error}; {remedy}") from error
+    except ValueError as error:
+        raise CorruptSketchError(f"{path}: damaged: {error}; {remedy}") from error
 
 
-def read_json_or_none(path: Path) -> Any:
+def read_json_or_none(path: Path, shape: Check) -> dict[str, Any] | None:
     """Read a value, or None where there is none or it is damaged: it will be made again."""
     try:
-        return read_json(path)
+        return read_json(path, shape)
     except (InputError, CorruptSketchError):
         return None
 
@@ -63,7 +98,7 @@ def file_digest(path: Path) -> str | None:
     """Return a digest of a file, or None if there is no such file."""
     sha = hashlib.sha256()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 sha.update(chunk)
     except FileNotFoundError:
@@ -103,8 +138,8 @@ def settle_pair(path: Path) -> None:
     waiting = pending(path)
     if not waiting.exists():
         return
-    description = read_json_or_none(described(path))
-    if isinstance(description, dict) and description.get("digest") == file_digest(waiting):
+    description = read_json_or_none(described(path), DIGEST)
+    if description is not None and description["digest"] == file_digest(waiting):
         replace_file(waiting, path)
     else:
         remove(waiting)
@@ -152,7 +187,7 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
 
     A line that cannot be written whole is taken back.
     """
-    line = json.dumps(json_in_shell(value), sort_keys=True, allow_nan=False).encode() + b"\n"
+    line = json.dumps(_sealed(value), sort_keys=True, allow_nan=False).encode() + b"\n"
     try:
         with path.open("a+b", buffering=0) as file:
             end = _end_of_lines(file)
@@ -183,18 +218,22 @@ def _end_of_lines(file: Any) -> int:
     return 0
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the values of a file of JSON lines; a last line that was cut short does not count."""
+def read_lines(path: Path, shape: Check) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the values of a file of JSON lines, and which lines are damaged.
+
+    A last line that was cut short does not count: the next one takes its place.
+    """
     try:
-        lines = path.read_bytes().split(b"\n")
+        with open_regular(path) as file:
+            lines = file.read().split(b"\n")
     except FileNotFoundError:
-        return []
+        return [], []
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
-    values = []
-    for line in lines[:-1]:  # after the last newline there is nothing, or what was cut short
-        with suppress(ValueError, RecursionError):
-            value = json.loads(line)
-            if isinstance(value, dict):
-                values.append(value)
-    return values
+    values, damaged = [], []
+    for number, line in enumerate(lines[:-1], start=1):  # after the last newline there is nothing
+        try:
+            values.append(_unsealed(from_json(line), shape))
+        except ValueError as error:
+            damaged.append(f"{path}, line {number}: damaged: {error}; remove this line")
+    return values, damaged

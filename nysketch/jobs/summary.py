@@ -29,9 +29,13 @@ class Summary:
     windows: list[str] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     alarms: list[dict[str, Any]] = field(default_factory=list)
+    undecided: list[dict[str, Any]] = field(default_factory=list)  # new comparisons that could see too little
     skipped: dict[str, str] = field(default_factory=dict)  # partition or file → what is wrong
     waiting: list[str] = field(default_factory=list)  # files that may still be written
     unmatched: list[str] = field(default_factory=list)  # paths of the job that match nothing
+    ignored: list[str] = field(default_factory=list)  # files like those of a path, but without a date
+    not_watched: dict[str, str] = field(default_factory=dict)  # column → why; of the run that made the basis
+    notes: dict[str, list[str]] = field(default_factory=dict)  # partition → what to know of its rows
     errors: list[str] = field(default_factory=list)
     report: str | None = None
     exit_code: int = 0
@@ -103,7 +107,8 @@ class Summary:
         if self.dry_run:
             return f"{self.store}: would do: {'; '.join(parts)}{skipped}"
         alarms = _count(len(self.alarms), "alarm") if self.alarms else "no alarms"
-        return f"{self.store}: {'; '.join(parts)}; {alarms}{skipped}; {self.seconds:.1f} s"
+        undecided = f"; {_count(len(self.undecided), 'comparison')} undecided" if self.undecided else ""
+        return f"{self.store}: {'; '.join(parts)}; {alarms}{undecided}{skipped}; {self.seconds:.1f} s"
 
 
 def _count(number: int, what: str) -> str:

@@ -136,7 +136,7 @@ def _save(store: Store, name: str, sketch: Sketch, wanted: Mapping[str, str], st
 def fresh(store: Store, names: Sequence[str]) -> Sketch:
     """Return the sum of partitions, one in memory at a time; retired ones are in their sum together."""
     retired = store.retired_members().keys() & set(names)
-    total = load_sketch(store.retired_file) if retired else None
+    total = store.retired_sketch() if retired else None
     for name in sorted(set(names) - retired):
         part = store.sketch(name)
         total = part if total is None else total + part
@@ -169,7 +169,7 @@ def _sums(sketch: Sketch) -> dict[str, Any]:
 
 def remove_unwanted(store: Store, wanted: Sequence[str]) -> list[str]:
     """Remove windows that the job no longer asks for."""
-    gone = [name for name in store.windows() if name not in wanted]
+    gone = [name for name in store.window_names() if name not in wanted]
     for name in gone:
         remove(described(store.window_file(name)), store.window_file(name))
     return gone
@@ -184,7 +184,7 @@ def retire(store: Store, names: Sequence[str], *, keep_sum: bool) -> None:
     new = [name for name in names if name not in known]
     description: dict[str, Any] = {"partitions": sorted([*known, *new])}
     if new and keep_sum:
-        total = load_sketch(store.retired_file) if members else None
+        total = store.retired_sketch() if members else None
         for name in new:
             part = store.sketch(name)
             total = part if total is None else total + part

@@ -11,8 +11,9 @@ from nysketch._support.atomic import atomic_file
 from nysketch._support.outputs import claimed
 from nysketch.basis.base import Basis
 from nysketch.columns import feature_names
-from nysketch.errors import CorruptSketchError, IncompatibleError, UsageError
+from nysketch.errors import IncompatibleError, UsageError
 from nysketch.files.format import load
+from nysketch.files.kinds import MODEL, kind_of
 from nysketch.models.files import load_model
 from nysketch.models.mixture import MixtureModel
 from nysketch.models.stored import AnyModel
@@ -103,17 +104,11 @@ def _loaded(given: Drawable) -> Sketch | Basis | AnyModel:
     if not isinstance(given, str | os.PathLike):
         return given
     path = Path(given)
-    if path.suffix == ".nysk":
-        return load(path)
-    try:
+    kind = kind_of(path)
+    # Of a file that is neither, what is wrong with the model is worth more.
+    if kind == MODEL or (kind is None and path.suffix != ".nysk"):
         return load_model(path)
-    except CorruptSketchError:
-        # A sketch under another name? If it is none either, what is wrong with the model is worth more.
-        try:
-            return load(path)
-        except CorruptSketchError:
-            pass
-        raise
+    return load(path)
 
 
 def draw_sketch(

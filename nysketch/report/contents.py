@@ -5,17 +5,15 @@ A file that is missing or damaged costs what it holds, not the report: it is nam
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nysketch.errors import NysketchError, in_shell
-from nysketch.jobs.store import Partition, Store
-from nysketch.models.files import load_model
+from nysketch.jobs.drift_step import UNDECIDED, is_alarm, is_undecided, usual_detectable
+from nysketch.jobs.store import Partition, Store, not_watched, stored_model
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
 
@@ -56,6 +54,8 @@ class Compared:
     verdict: str | None
     columns: list[Moved]
     notes: list[str]
+    detectable: float | None = None  # the true MMD that the test would have found
+    undecided: bool = False  # the test found nothing, and could not
 
     @property
     def label(self) -> str:
@@ -73,6 +73,7 @@ class Contents:
     models: dict[str, list[tuple[str, AnyModel]]] = field(default_factory=dict)
     model_partitions: dict[str, int] = field(default_factory=dict)  # how many each has, also unread ones
     history: list[dict[str, Any]] = field(default_factory=list)
+    not_watched: dict[str, str] = field(default_factory=dict)  # column → why
     retired: int = 0  # partitions that retention has removed
     sketch: Sketch | None = None  # of the newest partition
     problems: list[str] = field(default_factory=list)
@@ -107,13 +108,16 @@ def read_contents(store: Store | str | Path) -> Contents:
         if partition is not None:
             found.partitions.append(partition)
             files[partition.name] = file
-    for name, file in files.items():
-        comparisons = _comparisons(found, store.drift_file(file))
-        if comparisons:
-            found.compared[name] = comparisons
+    drift = {name: _or_none(found, partial(store.comparisons, file)) for name, file in files.items()}
+    compared = {name: comparisons for name, comparisons in drift.items() if comparisons}
+    usual = usual_detectable(compared)
+    found.compared = {name: [_compared(one, usual) for one in some] for name, some in compared.items()}
     _read_models(found, store, {file: name for name, file in files.items()})
+    basis = _or_none(found, store.basis) if store.basis_file.exists() else None
+    found.not_watched = {} if basis is None else not_watched(basis)
     found.retired = len(_or_none(found, store.retired) or [])
     found.history = _or_none(found, store.history) or []
+    found.problems += _or_none(found, store.damaged_history) or []
     if found.newest is not None:
         found.sketch = _or_none(found, partial(store.sketch, files[found.newest.name]))
     # Named from the store on: a copy of it elsewhere has the same report.
@@ -142,7 +146,7 @@ def _read_models(found: Contents, store: Store, names: dict[str, str]) -> None:
             files = [(newest, store.model_file(model))]
         read = []
         for name, path in files[-LATEST:]:
-            one = _or_none(found, partial(load_model, path))
+            one = _or_none(found, partial(stored_model, path))
             if one is not None:
                 read.append((name, one))
         if read:
@@ -157,44 +161,20 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _comparisons(found: Contents, path: Path) -> list[Compared]:
-    try:
-        value = json.loads(path.read_bytes())
-        return [_compared(one) for one in value["comparisons"]]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        found.problems.append(f"{path}: cannot read: {error.strerror or error}")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        found.problems.append(
-            f"{path}: does not contain comparisons ({type(error).__name__}: {error}); remove it: the next "
-            "`nysketch.run` makes it again"
-        )
-    return []
-
-
-def _compared(one: dict[str, Any]) -> Compared:
-    mmd, threshold = _number(one["mmd"]), _number(one.get("threshold"))
-    least = _number(one.get("at_least")) or 0.0
+def _compared(one: dict[str, Any], usual: Mapping[str, float]) -> Compared:
+    threshold, undecided = one["threshold"], is_undecided(one, usual)
     return Compared(
-        name=str(one.get("name") or one["against"]),
-        against=str(one["against"]),
-        other=str(one["other"]),
-        mmd=mmd,
-        standard_error=_number(one.get("standard_error")),
-        threshold=None if threshold is None else max(threshold, least),
-        p_value=_number(one.get("p_value")),
-        alarm=one.get("rejected") is True and (mmd or 0.0) >= least,
-        verdict=None if one.get("verdict") is None else str(one["verdict"]),
-        columns=[
-            Moved(str(c["name"]), _number(c.get("shift")), _number(c.get("error"))) for c in one["columns"]
-        ],
-        notes=[str(note) for note in one.get("notes", [])],
+        name=one["name"],
+        against=one["against"],
+        other=one["other"],
+        mmd=one["mmd"],
+        standard_error=one["standard_error"],
+        threshold=None if threshold is None else max(threshold, one["at_least"]),
+        p_value=one["p_value"],
+        alarm=is_alarm(one),
+        verdict=UNDECIDED if undecided else one["verdict"],
+        columns=[Moved(column["name"], column["shift"], column["error"]) for column in one["columns"]],
+        notes=one["notes"],
+        detectable=one["detectable"],
+        undecided=undecided,
     )
-
-
-def _number(value: Any) -> float | None:
-    """Return a number that is one; JSON may hold anything."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

@@ -9,7 +9,9 @@ from typing import Any
 from nysketch import __version__
 from nysketch._support.atomic import atomic_file
 from nysketch._support.outputs import claimed
-from nysketch.errors import UsageError
+from nysketch._support.regular import require_replaceable
+from nysketch.errors import UsageError, in_shell
+from nysketch.jobs.schema import PAGES
 from nysketch.jobs.store import Store
 from nysketch.plotting.scales import count, number, plural, signed
 from nysketch.plotting.svg import text
@@ -21,7 +23,6 @@ from nysketch.report.sections.map import landmarks
 from nysketch.report.sections.models import models
 from nysketch.report.sections.partitions import errors_of, exit_code, started
 
-_SUFFIXES = (".html", ".htm")
 # A store that lost thousands of files has one problem, not thousands.
 _MOST_PROBLEMS = 10
 
@@ -50,10 +51,11 @@ def write_report(store: Store | str | Path, output: str | Path, *, overwrite: bo
     An older report is replaced: it was made from the same store, and can be made again.
     """
     output = Path(output)
-    if output.suffix.lower() not in _SUFFIXES:
+    if output.suffix.lower() not in PAGES:
         raise UsageError(f"{output}: a report is an HTML file; end its name in .html")
+    require_replaceable(output)
     store = store if isinstance(store, Store) else Store.open(store)
-    with claimed(output, inputs=[store.path], overwrite=overwrite):
+    with claimed(output, inputs=store.files, overwrite=overwrite):
         contents = read_contents(store)
         content = render(contents).encode()
         with atomic_file(output) as file:
@@ -110,7 +112,7 @@ def headline(contents: Contents) -> str:
     if not compared:
         return f"{brought}; it was not compared."
     if not alarms:
-        return f"{brought} and no alarms: no relevant difference from {_named(compared)}."
+        return f"{brought} and no alarms: {_not_different(compared)}."
     moved = [(abs(c.shift), c.shift, c.name) for one in alarms for c in one.columns if c.shift is not None]
     most = (
         f"; the largest shift is {max(moved)[2]}, {signed(max(moved)[1])} standard deviations"
@@ -118,6 +120,17 @@ def headline(contents: Contents) -> str:
         else ""
     )
     return f"{brought} and {plural(len(alarms), 'alarm')}: it differs from {_named(alarms)}{most}."
+
+
+def _not_different(compared: list[Compared]) -> str:
+    """Say what was not found, and what could not have been."""
+    told, untold = ([one for one in compared if one.undecided is undecided] for undecided in (False, True))
+    said = [f"no relevant difference from {_named(told)}"] if told else []
+    if untold:
+        unseen = max((one.detectable for one in untold if one.detectable is not None), default=None)
+        limit = "" if unseen is None else f" (a true MMD below {number(unseen, 2)} may go unseen)"
+        said.append(f"too few rows to tell whether it differs from {_named(untold)}{limit}")
+    return "; ".join(said)
 
 
 def _named(compared: list[Compared]) -> str:
@@ -139,11 +152,25 @@ def _trouble(contents: Contents) -> list[str]:
     return []
 
 
+def _notes(contents: Contents) -> list[str]:
+    return [] if contents.newest is None else [in_shell(note) for note in contents.newest.notes]
+
+
+def _not_watched(contents: Contents) -> list[str]:
+    """Say which columns and files the store knows nothing of."""
+    ignored = contents.history[-1].get("ignored") if contents.history else None
+    columns = [f"column {name}: {why}" for name, why in contents.not_watched.items()]
+    files = ignored if isinstance(ignored, list) else []
+    return [*columns, *(f"file {name}: no date in [inputs] paths matches" for name in files)]
+
+
 def _notices(contents: Contents) -> list[str]:
     found = []
     for title, lines in (
         ("Problems in the last run", _trouble(contents)),
         ("Unreadable parts of the store", contents.problems),
+        ("The newest partition", _notes(contents)),
+        ("Not watched", _not_watched(contents)),
     ):
         if lines:
             shown = lines[:_MOST_PROBLEMS]

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from nysketch.jobs.drift_step import counterpart
+from nysketch.jobs.status import status
+from nysketch.report.write import write_report
 from tests.jobs.jobs import day
 
 
@@ -202,3 +204,43 @@ def test_notes_of_alarms_that_make_no_sense_are_written_anew(nightly):
             day(2),
             day(3),
         }
+
+
+def test_a_night_with_few_rows_is_undecided_not_alike(nightly, run):
+    """Others find an MMD of some 0.1: not this one."""
+    text = nightly.job.read_text()
+    nightly.job.write_text(text.replace("alpha = 0.01", "alpha = 0.01\nat_least = 0.3"))
+    for number in range(1, 6):
+        nightly.write(number, rows=600)
+    assert run(nightly)["undecided"] == []
+    nightly.write(6, rows=24)
+    summary = run(nightly)
+    (found,) = summary["undecided"]
+    assert summary["alarms"] == [] and found["partition"] == day(6) and found["unusual"]
+    assert "may go unseen" in summary["stderr"]
+    assert nightly.store.drift()[day(6)][0]["detectable"] == found["detectable"]
+    shown = status(nightly.store)["drift"]
+    assert [one["undecided"] for one in shown] == 4 * [False] + [True]
+    assert shown[-1]["verdict"].startswith("undecided") and not shown[0]["verdict"].startswith("undecided")
+    report = write_report(nightly.store, nightly.folder / "report.html")
+    assert "too few rows to tell whether it differs from 2024-01-05" in report.headline
+    assert "may go unseen" in report.headline
+
+
+def test_comparisons_without_what_could_be_found_stand(nightly):
+    """As those of older stores, before they are made again."""
+    nightly.run()
+    path = nightly.store.drift_file(day(3))
+    stored = json.loads(path.read_text())
+    for key in ("detectable", "undecided", "mmd_projected", "outside_share"):
+        del stored["comparisons"][0][key]
+    del stored["checksum"]
+    path.write_text(json.dumps(stored))
+    assert status(nightly.store)["drift"][-1]["undecided"] is False
+    report = write_report(nightly.store, nightly.folder / "report.html")
+    assert "no relevant difference from" in report.headline
+    stored["request"] = "of an older version"
+    path.write_text(json.dumps(stored))
+    summary = nightly.run()
+    assert summary.compared == [day(3)] and not summary.new and not summary.alarms
+    assert nightly.store.drift()[day(3)][0]["detectable"] > 0

@@ -50,6 +50,14 @@ def load(tmp_path, text=SMALL, changes=(), environment=None):
         (SMALL.replace("{date}", "{date:%m}"), ["needs the year"]),
         (SMALL.replace("{date}", "{date:%A}"), ["%A is not allowed in {date}"]),
         ("[job\n", ["not a job file"]),
+        (SMALL + "x = " + 500 * "[" + 500 * "]", ["not a job file", "nested"]),
+        (SMALL + "x = " + 500 * "{a = " + "1" + 500 * "}", ["not a job file", "nested"]),
+        (SMALL + f"[basis]\n{'.'.join(['kernel'] + 500 * ['a'])} = 1\n", ["not a job file", "nested"]),
+        (SMALL.replace('"data', '["x", "x", "data').replace('et"', 'et"]'), ["paths: 'x' is there twice"]),
+        (SMALL + "[sketch]\nseed = 99999999999999999999\n", ["seed must be at most 9223372036854775807"]),
+        (SMALL.replace('"s"', f'"{256 * "s"}"'), ["store must be a path, with names of at most 255 bytes"]),
+        (SMALL.replace('"s"', r'"s\u0000"'), ["store must be a string without null characters"]),
+        (SMALL + "[basis]\nlandmarks = [" + 9999 * "1," + "]\n", ["not [1, 1, 1, 1, 1, 1, ...]"]),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place_and_what_was_meant(tmp_path, text, words):

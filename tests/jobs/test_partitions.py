@@ -1,6 +1,7 @@
 """Which files belong to which partition, and when a file counts as changed."""
 
 import os
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +100,30 @@ def test_young_files_are_left_and_their_partition_waits(folder):
     found = scan(inputs("d/*-{date}.parquet", settle=60), now=2000)
     assert (list(found.partitions), found.waiting) == (["2024-01-02"], {"2024-01-01"})
     assert found.unsettled == ["d/b-2024-01-01.parquet"]
+
+
+def test_a_date_in_the_future_says_nothing(folder):
+    """Then the inode tells when a file was changed: it cannot be set."""
+    root = folder("d/a-2024-01-01.parquet", "d/b-2024-01-01.parquet", "d/a-2024-01-02.parquet")
+    late = time.time() + 10**8
+    os.utime(root / "d/b-2024-01-01.parquet", (late, late))
+    os.utime(root / "d/a-2024-01-01.parquet", (1000, 1000))
+    os.utime(root / "d/a-2024-01-02.parquet", (1000, 1000))
+    settling = inputs("d/*-{date}.parquet", settle=60)
+    assert scan(settling).unsettled == ["d/b-2024-01-01.parquet"]
+    assert list(scan(settling, now=time.time() + 61).partitions) == ["2024-01-01", "2024-01-02"]
+
+
+def test_a_file_that_would_never_settle_is_skipped_and_named(folder):
+    """Both its date and the clock that made it are in the future; the rest of its partition waits for it."""
+    root = folder("d/a-2024-01-01.parquet", "d/b-2024-01-01.parquet", "d/a-2024-01-02.parquet")
+    os.utime(root / "d/a-2024-01-01.parquet", (1000, 1000))
+    os.utime(root / "d/a-2024-01-02.parquet", (1000, 1000))
+    found = scan(inputs("d/*-{date}.parquet", settle=60), now=2000)
+    (problem,) = found.problems.values()
+    assert problem.startswith("d/b-2024-01-01.parquet: is dated in the future (20")
+    assert "settle cannot tell whether it is complete" in problem
+    assert (list(found.partitions), found.waiting) == (["2024-01-02"], {"2024-01-01"})
 
 
 def test_names_are_safe_for_files():

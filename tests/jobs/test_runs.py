@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import nysketch
+from nysketch._support.companions import checkpoint_path
 from nysketch.engines.threads import Threads
 from nysketch.errors import CorruptSketchError, InputError, UsageError
-from nysketch.files.checkpoint import checkpoint_path
+from nysketch.jobs import inputs
 from nysketch.jobs.config import load_job
+from nysketch.jobs.records import RUN
 from nysketch.jobs.store_io import append_line, described, file_digest, pending, read_lines, write_json
 from nysketch.passes import to_file
 from nysketch.passes.execution import Execution
@@ -146,6 +148,32 @@ def test_a_new_time_alone_does_nothing(nightly):
     after = nightly.contents()
     assert {name for name in after if after[name] != before[name]} == {f"partitions/{day(2)}.json"}
     assert nightly.store.partition(day(2)).inputs[0]["mtime_ns"] == 10**9
+
+
+def test_an_input_that_is_overwritten_is_read_again_whatever_its_date(nightly, monkeypatch):
+    nightly.run()
+    old = nightly.input(2)
+    before = old.stat()
+    size, rows = before.st_size, 200
+    nightly.write(9, seed=99, rows=rows)
+    content = nightly.input(9).read_bytes()
+    nightly.input(9).unlink()
+    assert len(content) == size
+    old.write_bytes(content)
+    os.utime(old, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert nightly.run().changed == [day(2)]
+    assert nightly.run().idle
+
+
+def test_new_permissions_make_one_run_look_again_and_nothing_else(nightly, monkeypatch):
+    nightly.run()
+    before = nightly.contents()
+    nightly.input(2).chmod(0o600)
+    looked = []
+    digest = inputs._digest
+    monkeypatch.setattr(inputs, "_digest", lambda file, *how: looked.append(file.name) or digest(file, *how))
+    assert nightly.run().idle and nightly.run().idle
+    assert looked == [f"data/{day(2)}.parquet"] and nightly.contents() == before
 
 
 def test_a_late_partition_is_put_into_its_place(nightly):
@@ -419,11 +447,18 @@ def test_a_dry_run_writes_nothing(nightly):
 
 def test_a_history_that_was_cut_short_is_repaired(tmp_path):
     path = tmp_path / "history.jsonl"
-    append_line(path, {"run": 1})
-    path.write_bytes(path.read_bytes() + b'{"run": 2, "un')
-    assert read_lines(path) == [{"run": 1}]
-    append_line(path, {"run": 3})
-    assert path.read_bytes() == b'{"run": 1}\n{"run": 3}\n'
+
+    def rows():
+        lines, damaged = read_lines(path, RUN)
+        assert damaged == []
+        return [line["rows"] for line in lines]
+
+    append_line(path, {"rows": 1})
+    first = path.read_bytes()
+    path.write_bytes(first + b'{"rows": 2, "un')
+    assert rows() == [1]
+    append_line(path, {"rows": 3})
+    assert rows() == [1, 3] and path.read_bytes().startswith(first + b'{"checksum": ')
 
 
 def test_a_backlog_longer_than_the_retention_is_summed_up_all_the_same(nightly):

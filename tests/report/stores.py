@@ -82,12 +82,14 @@ def make_store(
     sketches = {}
     for index in range(partitions):
         key = rename(index)
-        table = rows_of(index, columns, 600 + 40 * (index % 5))
-        sketch = sketches[key] = nysketch.sketch(table, basis=basis, blocks=32)
+        table, dropped = rows_of(index, columns, 600 + 40 * (index % 5)), (7 * index) % 23
+        nulls = pa.table({name: pa.nulls(dropped, pa.float64()) for name in columns})
+        table = pa.concat_tables([table, nulls])
+        sketch = sketches[key] = nysketch.sketch(table, basis=basis, blocks=32, nulls="drop")
         file = path / "partitions" / f"{key}.nysk"
         file.parent.mkdir(exist_ok=True)
         nysketch.save(sketch, file)
-        describe_partition(path, key, sketch.rows, (7 * index) % 23, describe_quality(sketch), file)
+        describe_partition(path, key, sketch.rows, dropped, describe_quality(sketch), file)
         keys = list(sketches)
         if compare and index:
             found = [comparison("previous", keys[-2], sketch, sketches[keys[-2]], columns)]

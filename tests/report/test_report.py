@@ -293,7 +293,7 @@ def test_a_report_has_one_writer_and_leaves_no_lock(store, tmp_path, monkeypatch
 
 def test_no_report_replaces_its_store(store, tmp_path):
     copy = shutil.copytree(store, tmp_path / "store.html")
-    with pytest.raises(UsageError, match=r"store\.html: is an input"):
+    with pytest.raises(UsageError, match=r"store\.html: is a directory"):
         write_report(copy, copy)
     assert Store.open(copy).partitions()
 
