@@ -7,9 +7,10 @@
     │   ├── UnreadableError          3   its bytes cannot be read, or are damaged; may work at another time
     │   ├── SchemaError              3   its columns are not what was asked for
     │   ├── InvalidRowsError         3   it holds nulls, NaN, infinities or negative weights
+    │   ├── WrongKindError           3   it is something else than was asked for: data, not a sketch
     │   └── CheckpointMismatchError  3   a checkpoint was left by another request, or cannot be read
     ├── IncompatibleError            4   two sketches that do not belong together
-    ├── CorruptSketchError           5   a sketch file is damaged or is none
+    ├── CorruptSketchError           5   a sketch or model file is damaged, or nobody knows what it is
     │   ├── CorruptCheckpointError   5   a checkpoint is damaged
     │   └── CorruptOutputError       5   the output that exists, and was to be kept, is damaged
     ├── OutputError                  1   a result cannot be written
@@ -81,6 +82,10 @@ class InvalidRowsError(InputError):
     """Rows hold nulls, NaN, infinities or negative weights."""
 
 
+class WrongKindError(InputError):
+    """A file is not what was asked for, but something else of use: data or a model in place of a sketch."""
+
+
 class CheckpointMismatchError(InputError):
     """A checkpoint cannot be continued: it was left by another request, or cannot be read."""
 
@@ -92,7 +97,7 @@ class IncompatibleError(NysketchError):
 
 
 class CorruptSketchError(NysketchError):
-    """A sketch file is damaged, truncated, from the future, or no sketch file at all."""
+    """A sketch or model file is damaged, truncated, from the future, or nothing that is known."""
 
     exit_code = 5
 

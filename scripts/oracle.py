@@ -563,7 +563,9 @@ def _answers() -> Iterator[Step]:
         "weights": f"{xyz} -s 8 --weights w --weight-as v --row-as r -o out/coreset.csv",
         "moments": "data/a.parquet -s 10 --basis out/second-moments.nysk --json -o out/moments.arrow",
         "nulls": "data/nulls.parquet --columns x,y -m 20 -s 6 --nulls drop --json -o out/few-nulls.parquet",
+        "auto": f"{xyz} -s auto --json -o out/auto.parquet",
         "sketch": "out/parquet.nysk -s 10 --json -o out/few-landmarks.parquet",
+        "sketch-auto": "out/parquet.nysk -s auto --json -o out/auto-landmarks.parquet",
         "sketch-mercer": "out/second-moments.nysk -s 10 --method mercer --json -o out/few-mercer.parquet",
         "sketch-nystrom": "out/same-basis-a.nysk out/same-basis-b.nysk -s 9 --method nystrom"
         " -o out/few-nystrom.parquet",

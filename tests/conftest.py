@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 
@@ -17,6 +18,10 @@ from tests.forks import Forks
 # examples every time: a failure must be there again tomorrow.
 settings.register_profile("nysketch", deadline=None, derandomize=True)
 settings.load_profile("nysketch")
+
+# A shell starts background jobs with Ctrl-C ignored, and their children inherit that: tests that interrupt a
+# command must see what a terminal would. (What is caught here is at its default in a new program.)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def small_table(rows=600, seed=0):

@@ -266,8 +266,61 @@ def caratheodory(functions, weights):
         weights = np.delete(weights, out)
 
 
+def left_by_functions(kernel, landmarks, matrix, x):
+    """√(k(x, x) − Σ ψ(x)²) of one row; each column of `matrix` combines kernel values at landmarks to a ψ."""
+    row = x[None]
+    left = float(kernel(row, row)[0, 0])
+    for column in matrix.T:
+        value = sum(c * float(kernel(z[None], row)[0, 0]) for c, z in zip(column, landmarks, strict=True))
+        left -= value**2
+    return math.sqrt(max(left, 0.0))
+
+
+def left_by_landmarks(kernel, landmarks, x):
+    """The distance of one row from the span of the landmarks, by least squares on their kernel matrix."""
+    row = x[None]
+    K, k = kernel(landmarks, landmarks), kernel(landmarks, row)[:, 0]
+    squared = float(kernel(row, row)[0, 0]) - k @ np.linalg.pinv(K, rcond=1e-8, hermitian=True) @ k
+    return math.sqrt(max(squared, 0.0))
+
+
 def mmd(kernel, X, w, Y):
     """The distance of weighted rows X from the rows Y, all pairs of them."""
     u = np.full(len(Y), 1 / len(Y))
     squared = w @ kernel(X, X) @ w - 2 * w @ kernel(X, Y) @ u + u @ kernel(Y, Y) @ u
     return math.sqrt(max(squared, 0.0))
+
+
+def wild(values):
+    """Tell which values are beyond three ranges of the central 90 %; of others than a value that half are."""
+    if len(values) < 20:
+        return [False] * len(values)
+    usual = sorted(values)[len(values) // 2]
+    same = sum(value == usual for value in values)
+    others = sorted(value for value in values if value != usual or 2 * same < len(values))
+    if not others:
+        return [False] * len(values)
+    out = math.ceil(0.05 * (len(others) - 1))
+    low, high = min(others[out], usual), max(others[-1 - out], usual)
+    reach = 3.0 * (high - low)
+    return [value < low - reach or value > high + reach for value in values]
+
+
+def neighbour_radii(rows):
+    """Return how far from each row a twentieth of all rows are that are not equal to it."""
+    count = math.ceil(0.05 * len(rows))
+    radii = []
+    for row in rows:
+        distances = sorted(math.dist(row, other) for other in rows)
+        different = [distance for distance in distances if distance > 0]
+        radii.append(different[count - 1] if len(different) >= count else math.inf)
+    return radii
+
+
+def exact_mmd(basis, x, y, of_x=None, of_y=None):
+    """The MMD of all rows, by all pairs of them: no landmarks, no samples; weights, where rows have them."""
+    a, b = basis.transform(x), basis.transform(y)
+    w = np.full(len(x), 1 / len(x)) if of_x is None else of_x / of_x.sum()
+    v = np.full(len(y), 1 / len(y)) if of_y is None else of_y / of_y.sum()
+    k = basis.kernel
+    return math.sqrt(max(w @ k(a, a) @ w + v @ k(b, b) @ v - 2 * (w @ k(a, b) @ v), 0.0))

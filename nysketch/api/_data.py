@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence, Set, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +11,16 @@ from nysketch._support.notices import log, notice
 from nysketch._support.sizes import bytes_of
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
+from nysketch.engines.protocol import Engine
+from nysketch.engines.threads import engine_of
 from nysketch.errors import UsageError
 from nysketch.files.find import sketch_files
 from nysketch.files.format import load
 from nysketch.files.merge import merged
 from nysketch.models.files import load_model
 from nysketch.models.stored import AnyModel
+from nysketch.passes.memory import Room
+from nysketch.sketches.losses import dropped_in_words
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.open import open_source
 from nysketch.sources.options import ReadOptions
@@ -42,9 +46,7 @@ def open_rows(data: Any, reading: ReadOptions) -> Source:
 def say_dropped(dropped: int, rows: int) -> None:
     """Say that rows were dropped, if any were."""
     if dropped:
-        share = dropped / (rows + dropped)
-        of = f"{dropped:,} of {rows + dropped:,} rows ({100 * share:.2g} %)"
-        notice("%s were dropped: they hold nulls, NaN or infinities", of)
+        notice("%s", dropped_in_words(dropped, rows))
 
 
 def listed(given: Any) -> list[Any]:
@@ -104,3 +106,21 @@ def memory_bytes(memory: int | str | None) -> int | None:
         return bytes_of(memory) if isinstance(memory, str) else memory
     except ValueError as error:
         raise UsageError(f"`memory`: {error}") from error
+
+
+def engine_within(
+    engine: Engine | None,
+    threads: int | None,
+    budget: int | None,
+    source: Source,
+    room: Callable[..., Room],
+    *work: Any,
+) -> tuple[Engine, Source]:
+    """Return who reads the rows, by default as many threads as fit the budget, and the rows within it.
+
+    `room` says how many fit, given what the work on the rows is.
+    """
+    if budget is None:
+        return engine_of(engine, threads), source
+    found = room(budget, source, *work, 1 if engine is not None else threads)
+    return engine_of(engine, found.threads if engine is None else threads), found.source

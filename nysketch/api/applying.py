@@ -11,16 +11,15 @@ import pyarrow as pa
 
 from nysketch._support.notices import notice
 from nysketch._support.outputs import overwriting, refuse_to_replace
+from nysketch._support.regular import require_replaceable
 from nysketch._types import Progress
-from nysketch.api._data import AnyPath, as_model, memory_bytes, open_rows, say_dropped
+from nysketch.api._data import AnyPath, as_model, engine_within, memory_bytes, open_rows, say_dropped
 from nysketch.engines.protocol import Engine
-from nysketch.engines.threads import engine_of
 from nysketch.errors import UsageError
 from nysketch.models import apply
 from nysketch.models import score as scoring
 from nysketch.models.stored import AnyModel
 from nysketch.sources.options import ReadOptions
-from nysketch.sources.protocol import Source
 
 
 def assign(
@@ -86,6 +85,8 @@ def assign(
     >>> nysketch.assign("model.json", "logs/*.parquet", keep=["id"], output="labels.parquet")
 
     """
+    if output is not None:
+        require_replaceable(Path(output))
     known = as_model(model)
     reading = ReadOptions(
         keep=keep,
@@ -94,9 +95,10 @@ def assign(
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
+        memory=memory_bytes(memory),
     )
     source = open_rows(data, reading.for_columns(known.columns))
-    runner = _engine(engine, threads, memory, source, known)
+    runner, source = engine_within(engine, threads, reading.memory, source, apply.room_to_apply, known)
     overwrite = overwriting(if_exists)
     if output is None:
         if overwrite or lock_wait:
@@ -192,19 +194,10 @@ def score(
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
+        memory=memory_bytes(memory),
     )
     source = open_rows(data, reading.for_columns(known.columns))
-    runner = _engine(engine, threads, memory, source, known)
+    runner, source = engine_within(engine, threads, reading.memory, source, apply.room_to_apply, known)
     found = scoring.score(known, source, nulls=nulls, engine=runner, progress=progress)
     say_dropped(found.dropped_rows, found.rows)
     return found
-
-
-def _engine(
-    engine: Engine | None, threads: int | None, memory: int | str | None, source: Source, model: AnyModel
-) -> Engine:
-    """Return who reads the rows: by default as many threads as fit the memory."""
-    budget = memory_bytes(memory)
-    if engine is None and threads is None and budget is not None:
-        threads = apply.threads_within(budget, source, model)
-    return engine_of(engine, threads)

@@ -8,8 +8,8 @@ from itertools import combinations, pairwise
 
 from nysketch.api._data import AnyPath, as_sketch
 from nysketch.errors import UsageError
-from nysketch.hsic.independence import Independence
 from nysketch.hsic.independence import independence as test_independence
+from nysketch.hsic.results import Independence
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.compare import Comparison, Comparisons
 from nysketch.twosample.compare import compare as compare_two
@@ -25,7 +25,8 @@ def compare(
     permutations: int | None = None,
     alpha: float = 0.05,
     blocks: str = "auto",
-    robust: int | None = None,
+    robust: int | str | None = None,
+    robust_method: str = "trim",
     seed: int = 0,
     explain: bool = True,
     regions: int = 3,
@@ -47,9 +48,13 @@ def compare(
     blocks : {"auto", "random", "consecutive"}
         What the test permutes: random blocks of rows, or spans of consecutive rows, for rows that depend on
         their neighbours.
-    robust : int, optional
-        Exclude outlying blocks, by a median of means over this many groups. Tolerates fewer than half as
-        many corrupted rows in both sketches together.
+    robust : {"auto"} or int, optional
+        Exclude outlying blocks. Tolerates corrupted rows in fewer than half as many blocks as the sketch with
+        fewer blocks has, in both together; with a number, in fewer than half of that. It is also the number
+        of groups of the median of means; "auto" takes as few as the outlying blocks allow.
+    robust_method : {"trim", "geometric-median", "bcd", "bcd-fast"}
+        The MMD of the blocks that are left; or a median of means over groups of all blocks, by geometric
+        medians or by Algorithm 1 or 2 of the paper on MONK, with a test that permutes it.
     seed : int
         Seed of the test.
     explain : bool
@@ -81,6 +86,7 @@ def compare(
         alpha=alpha,
         blocks=blocks,
         robust=robust,
+        robust_method=robust_method,
         seed=seed,
         explain=explain,
         regions=regions,
@@ -97,7 +103,8 @@ def compare_all(
     alpha: float = 0.05,
     adjust: str = "holm",
     blocks: str = "auto",
-    robust: int | None = None,
+    robust: int | str | None = None,
+    robust_method: str = "trim",
     seed: int = 0,
     explain: bool = False,
     regions: int = 3,
@@ -113,7 +120,7 @@ def compare_all(
         Compare all others with this one, given by its name or position. Default: every pair.
     chain : bool
         Compare each with the one before.
-    test, permutations, alpha, blocks, robust, seed, explain, regions
+    test, permutations, alpha, blocks, robust, robust_method, seed, explain, regions
         As in `compare`.
     adjust : {"holm", "bh", "none"}
         How p-values are adjusted: by Holm (family-wise), Benjamini and Hochberg (false discovery rate), or
@@ -153,6 +160,7 @@ def compare_all(
         alpha=alpha,
         blocks=blocks,
         robust=robust,
+        robust_method=robust_method,
         seed=seed,
         explain=explain,
         regions=regions,
@@ -180,6 +188,7 @@ def independence(
     alpha: float = 0.05,
     permutations: int | None = None,
     pairs: bool = False,
+    blocks: str = "auto",
     seed: int = 0,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -197,6 +206,9 @@ def independence(
         0 for no test.
     pairs : bool
         Test all pairs of groups, too. The sketch must have been made with `pairs=True`.
+    blocks : {"auto", "random", "consecutive"}
+        What the test permutes: rows, which are taken as independent of each other, or groups as a whole,
+        shifted against each other in the order of the rows, for rows that resemble their neighbours.
     seed : int
         Seed of the permutations.
     threads : int
@@ -207,7 +219,8 @@ def independence(
     Returns
     -------
     Independence
-        With `hsic`, `standard_error`, `p_value`, `rejected`, `pairs` and `notes`.
+        With `hsic`, `standard_error`, `p_value`, `rejected`, `pairs` and `notes`. `rejected` is None where
+        there is no verdict, and a note says why.
 
     Examples
     --------
@@ -220,6 +233,7 @@ def independence(
         alpha=alpha,
         shuffles=permutations,
         pairs=pairs,
+        blocks=blocks,
         seed=seed,
         threads=threads,
         progress=progress,

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nysketch._types import Floats, Progress
-from nysketch.api._data import AnyPath, as_known, basis_or_options, memory_bytes, open_rows
+from nysketch.api._data import AnyPath, as_known, basis_or_options, engine_within, memory_bytes, open_rows
 from nysketch.basis.base import Basis
 from nysketch.basis.options import DEFAULT_CAP, DEFAULT_LANDMARKS, DEFAULT_SAMPLING, BasisOptions
 from nysketch.coresets.coreset import Coreset
-from nysketch.coresets.from_data import CoresetOptions, basis_of, coreset_of_source, threads_within
+from nysketch.coresets.from_data import CoresetOptions, basis_of, coreset_of_source, room_to_reduce
 from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.engines.protocol import Engine
-from nysketch.engines.threads import engine_of
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.execution import Execution
 from nysketch.sketches.sketch import Sketch
@@ -22,7 +21,7 @@ from nysketch.sources.options import ReadOptions
 
 def coreset(
     data: Any,
-    functions: int = 100,
+    functions: int | str = 100,
     *,
     method: str | None = None,
     measure: MixtureModel | Floats | None = None,
@@ -37,9 +36,9 @@ def coreset(
     sampling: str = DEFAULT_SAMPLING,
     features: str = "nystrom",
     frequencies: str = "gaussian",
-    scale: str = "standard",
+    scale: str = "auto",
     kernel: str | Mapping[str, str] = "gaussian",
-    bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "median",
+    bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "auto",
     degree: int = 2,
     offset: float = 1.0,
     length: int = 3,
@@ -63,8 +62,9 @@ def coreset(
     ----------
     data
         Rows: anything that `sketch` takes; or a Sketch, whose landmarks are chosen from.
-    functions : int
-        Number of test functions whose means agree. There are at most one more rows.
+    functions : int or "auto"
+        Number of test functions whose means agree. There are at most one more rows. "auto" chooses as many as
+        it takes for an MMD below the sampling error of the rows, up to 500.
     method : {"mercer", "nystrom"}, optional
         How test functions are chosen. Default: "mercer" if second moments or sampled rows are known.
     measure : MixtureModel or array, optional
@@ -91,12 +91,12 @@ def coreset(
     Returns
     -------
     Coreset
-        With the chosen `rows`, their `weights`, and how far they are from all rows.
+        With the chosen `points`, their `weights`, how far they are from all rows, and a bound on that.
 
     Examples
     --------
     >>> few = nysketch.coreset("logs/*.parquet", 100)
-    >>> few.rows, few.weights
+    >>> few.points, few.weights
 
     """
     if isinstance(data, Sketch):
@@ -128,13 +128,12 @@ def coreset(
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
+        memory=memory_bytes(memory),
     )
-    source = open_rows(data, reading.for_basis(basis_of(given)))
-    budget = memory_bytes(memory)
-    if engine is None and threads is None and budget is not None:
-        made = basis_of(given)
-        most = made.m if isinstance(made, Basis) else made.most
-        threads = threads_within(budget, source, functions, most)
+    made = basis_of(given)
+    source = open_rows(data, reading.for_basis(made))
+    most = made.m if isinstance(made, Basis) else made.most
+    runner, source = engine_within(engine, threads, reading.memory, source, room_to_reduce, functions, most)
     options = CoresetOptions(functions, method, measure, seed, nulls)
-    execution = Execution(engine_of(engine, threads), progress=progress)
+    execution = Execution(runner, progress=progress)
     return coreset_of_source(source, given, options, execution)

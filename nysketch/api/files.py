@@ -10,7 +10,7 @@ from typing import Any
 
 from nysketch._support.intervals import in_words
 from nysketch._support.notices import log
-from nysketch._support.outputs import claimed, overwriting
+from nysketch._support.outputs import claimed, overwriting, refuse_to_replace
 from nysketch.api._data import AnyPath, as_sketch, as_sketches, listed
 from nysketch.basis.base import Basis
 from nysketch.errors import IncompatibleError, UsageError
@@ -18,22 +18,31 @@ from nysketch.files.export import export as export_thing
 from nysketch.files.export import export_file
 from nysketch.files.find import sketch_files
 from nysketch.files.format import save
-from nysketch.files.inspection import describe_file, verify_file
 from nysketch.files.merge import merge_sketches, missing_in_words, named, subtract_sketches
+from nysketch.models.inspection import describe_file, describe_model, verify_file
+from nysketch.models.stored import AnyModel
 from nysketch.sketches.coverage import coverage
 from nysketch.sketches.describe import describe
 from nysketch.sketches.sketch import Sketch
 
 
-def info(sketch: Sketch | Basis | AnyPath, *, against: Sketch | AnyPath | None = None) -> dict[str, Any]:
-    """Describe a sketch or basis: rows, columns, kernel, landmarks, quality, inputs.
+def info(
+    sketch: Sketch | Basis | AnyModel | AnyPath,
+    *,
+    against: Sketch | AnyPath | None = None,
+    quality: bool = False,
+) -> dict[str, Any]:
+    """Describe a sketch or basis: rows, columns, kernel, landmarks, quality, inputs; or a model.
 
     Parameters
     ----------
-    sketch : Sketch, Basis or path
+    sketch : Sketch, Basis, model or path
         What to describe.
     against : Sketch or path, optional
         An older sketch at the same basis, to see whether its landmarks still cover the rows.
+    quality : bool
+        Measure rank and quality now, on the sampled rows of the sketch, which takes a second. Default: as
+        measured when the basis was made, if it was.
 
     Returns
     -------
@@ -45,20 +54,23 @@ def info(sketch: Sketch | Basis | AnyPath, *, against: Sketch | AnyPath | None =
     >>> nysketch.info("today.nysk")["rows"]
 
     """
-    thing: Sketch | Basis
+    thing: Sketch | Basis | AnyModel
     if isinstance(sketch, str | os.PathLike):
-        thing, facts = describe_file(sketch)
+        thing, facts = describe_file(sketch, measure=quality)
+    elif isinstance(sketch, Sketch | Basis):
+        thing, facts = sketch, describe(sketch, measure=quality)
     else:
-        thing, facts = sketch, describe(sketch)
+        thing, facts = sketch, describe_model(sketch)
     if against is not None:
-        if isinstance(thing, Basis):
-            raise UsageError("a basis has no rows to compare: `against` is for sketches")
+        if not isinstance(thing, Sketch):
+            kind = "basis" if isinstance(thing, Basis) else "model"
+            raise UsageError(f"a {kind} has no rows to compare: `against` is for sketches")
         facts["against"] = coverage(thing, as_sketch(against, "the coverage")).describe()
     return facts
 
 
 def verify(paths: AnyPath | Iterable[AnyPath]) -> list[dict[str, Any]]:
-    """Read sketch files whole and check their checksums, and that their contents fit together.
+    """Read sketch files whole and check their checksums, and that their contents fit together; models, too.
 
     Parameters
     ----------
@@ -85,6 +97,7 @@ def merge(
     output: AnyPath | None = None,
     partial: bool = False,
     force: bool = False,
+    robust: int | str | None = None,
     if_exists: str = "fail",
     lock_wait: float = 0.0,
 ) -> Sketch:
@@ -103,6 +116,10 @@ def merge(
         Allow that parts are missing (see `sketch(part=…)`), with a warning.
     force : bool
         Skip the double-counting check; what is counted twice is warned about.
+    robust : {"auto"} or int, optional
+        Leave out the blocks of the sum with outlying rows, by a median of means over this many groups
+        ("auto": all blocks): a robust mean embedding. It has no cells and no spans; `settings["robust"]` says
+        what was left out.
     if_exists : {"fail", "overwrite"}
         What to do if `output` exists.
     lock_wait : float
@@ -119,9 +136,11 @@ def merge(
     """
     with _written(output, if_exists, lock_wait) as target:
         given = as_sketches(sketches, but=target)
+        _refuse_to_replace(given, target)
         if not force:
             _refuse_the_same_twice(given)
-        made = merge_sketches(named(given), _called(target, "the sum"), force=force, partial=partial)
+        what = _called(target, "the sum")
+        made = merge_sketches(named(given), what, force=force, partial=partial, robust=robust)
         _save(made.sketch, target)
     for path in made.doubled_inputs:
         log.warning("%s is in more than one of these sketches: its rows are counted twice", path)
@@ -180,8 +199,9 @@ def subtract(
 
     """
     with _written(output, if_exists, lock_wait) as target:
-        what = _called(target, "the rest")
-        rest, missing = subtract_sketches(named([whole, *listed(parts)]), what, force=force)
+        what, given = _called(target, "the rest"), [whole, *listed(parts)]
+        _refuse_to_replace(given, target)
+        rest, missing = subtract_sketches(named(given), what, force=force)
         _save(rest, target)
     for path in missing:
         log.warning("%s was subtracted, but is not listed among the inputs", path)
@@ -230,6 +250,11 @@ def _written(output: AnyPath | None, if_exists: str, lock_wait: float) -> Iterat
         return
     with claimed(Path(output), overwrite=overwrite, wait=lock_wait):
         yield Path(output)
+
+
+def _refuse_to_replace(given: Iterable[Sketch | AnyPath], target: Path | None) -> None:
+    if target is not None:
+        refuse_to_replace([one for one in given if isinstance(one, str | os.PathLike)], target)
 
 
 def _called(target: Path | None, otherwise: str) -> str:

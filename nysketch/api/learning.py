@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nysketch._support.machine import default_memory
 from nysketch._types import Progress
 from nysketch.api._data import AnyPath, as_sketch, memory_bytes, open_rows
 from nysketch.errors import UsageError
@@ -14,7 +15,6 @@ from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.models.refine import require_passes
 from nysketch.models.stored import AnyModel
-from nysketch.passes.memory import DEFAULT_MEMORY
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.options import ReadOptions
 
@@ -26,7 +26,7 @@ def learn_kmeans(
     decoder: str = "auto",
     trials: int | None = None,
     seed: int = 0,
-    robust: int | None = None,
+    robust: int | str | None = None,
     refine: int = 0,
     data: Any = None,
     weights: str | None = None,
@@ -56,7 +56,7 @@ def learn_kmeans(
         Random starts. Default: by decoder.
     seed : int
         Seed of everything random.
-    robust : int, optional
+    robust : {"auto"} or int, optional
         Learn from blocks of rows that agree, by a median of means over this many groups. Tolerates fewer
         than half as many corrupted rows.
     refine : int
@@ -72,7 +72,8 @@ def learn_kmeans(
     threads : int, optional
         Threads that read `data`. Default: one per processor, as far as they fit `memory`.
     memory : int or str, optional
-        Memory to stay within while reading `data`. Default: 512 MB.
+        Memory to stay within while reading `data`. Default: an eighth of the memory of the
+        machine or its container, but at least 512 MB.
     progress : callable, optional
         Called with the name of a step and a count.
     refine_progress : callable, optional
@@ -97,10 +98,10 @@ def learn_kmeans(
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
+        memory=memory_bytes(memory) or default_memory(),
     )
     options = {"decoder": decoder, "trials": trials, "seed": seed, "robust": robust, "progress": progress}
-    budget = memory_bytes(memory) or DEFAULT_MEMORY
-    rows = {"nulls": nulls, "threads": threads, "memory": budget, "progress": refine_progress}
+    rows = {"nulls": nulls, "threads": threads, "memory": reading.memory, "progress": refine_progress}
     model = _learn(sketch, k, {"covariance": None} | options, data, refine, reading, rows)
     assert isinstance(model, KMeansModel)
     return model
@@ -114,7 +115,7 @@ def learn_gmm(
     decoder: str = "auto",
     trials: int | None = None,
     seed: int = 0,
-    robust: int | None = None,
+    robust: int | str | None = None,
     refine: int = 0,
     data: Any = None,
     weights: str | None = None,
@@ -146,7 +147,7 @@ def learn_gmm(
         Random starts. Default: by decoder.
     seed : int
         Seed of everything random.
-    robust : int, optional
+    robust : {"auto"} or int, optional
         Learn from blocks of rows that agree, by a median of means over this many groups. Tolerates fewer
         than half as many corrupted rows.
     refine : int
@@ -162,7 +163,8 @@ def learn_gmm(
     threads : int, optional
         Threads that read `data`. Default: one per processor, as far as they fit `memory`.
     memory : int or str, optional
-        Memory to stay within while reading `data`. Default: 512 MB.
+        Memory to stay within while reading `data`. Default: an eighth of the memory of the
+        machine or its container, but at least 512 MB.
     progress : callable, optional
         Called with the name of a step and a count.
     refine_progress : callable, optional
@@ -186,10 +188,10 @@ def learn_gmm(
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
+        memory=memory_bytes(memory) or default_memory(),
     )
     options = {"decoder": decoder, "trials": trials, "seed": seed, "robust": robust, "progress": progress}
-    budget = memory_bytes(memory) or DEFAULT_MEMORY
-    rows = {"nulls": nulls, "threads": threads, "memory": budget, "progress": refine_progress}
+    rows = {"nulls": nulls, "threads": threads, "memory": reading.memory, "progress": refine_progress}
     model = _learn(sketch, k, {"covariance": covariance} | options, data, refine, reading, rows)
     assert isinstance(model, MixtureModel)
     return model

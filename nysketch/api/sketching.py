@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nysketch._support.notices import log
+from nysketch._support.regular import require_replaceable
 from nysketch._types import Progress
 from nysketch.accumulators.options import DEFAULT_SHUFFLES, DEFAULT_SPANS, PassOptions
-from nysketch.api._data import AnyPath, basis_or_options, memory_bytes, open_rows, say_dropped
+from nysketch.api._data import AnyPath, basis_or_options, memory_bytes, open_rows
 from nysketch.basis.base import Basis
 from nysketch.basis.options import DEFAULT_CAP, DEFAULT_LANDMARKS, DEFAULT_SAMPLING, BasisOptions
 from nysketch.engines.protocol import Engine
@@ -16,9 +19,11 @@ from nysketch.engines.threads import engine_of
 from nysketch.errors import UsageError
 from nysketch.passes.execution import Execution
 from nysketch.passes.memory import plan_pass
+from nysketch.passes.pilot import notes_on_constants_of
 from nysketch.passes.shards import Shard, as_shard
 from nysketch.passes.sketching import as_basis, sketch_source
 from nysketch.passes.to_file import Saving, sketch_to_file
+from nysketch.sketches.losses import say_losses
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.options import ReadOptions
 
@@ -37,9 +42,9 @@ def sketch(
     sampling: str = DEFAULT_SAMPLING,
     features: str = "nystrom",
     frequencies: str = "gaussian",
-    scale: str = "standard",
+    scale: str = "auto",
     kernel: str | Mapping[str, str] = "gaussian",
-    bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "median",
+    bandwidth: str | float | Sequence[float] | Mapping[str, Any] = "auto",
     degree: int = 2,
     offset: float = 1.0,
     length: int = 3,
@@ -88,7 +93,8 @@ def sketch(
         File to write the sketch to, as the command does: progress is saved beside it, and the same call
         continues after an interruption. The sketch is returned all the same.
     columns, exclude : list of str, optional
-        Columns to use, in this order, and columns to leave out. Default: all numeric ones.
+        Columns to use, in this order, and columns to leave out. Default: all numeric ones but
+        serial numbers and constants.
     weights : str, optional
         Column of non-negative row weights.
     nulls : {"error", "drop"}
@@ -104,14 +110,16 @@ def sketch(
         What is summed: kernel values at landmarks, or random Fourier features (no rows in the file).
     frequencies : {"gaussian", "adapted-radius"}
         How Fourier frequencies are drawn.
-    scale : {"standard", "robust", "none"}
-        Scaling of columns, from the pilot: by standard deviations, by quartiles, or not at all.
+    scale : {"auto", "standard", "robust", "none"}
+        Scaling of columns, from the pilot: by standard deviations, without wild values or with them, by
+        quartiles, or not at all. For kernels without a bound, "auto" is "standard".
     kernel : str or dict
         "gaussian", "laplacian-l1", "laplacian-l2", "matern32", "matern52", "polynomial", "linear" or
         "cosine"; for a text column "spectrum" or "subsequence". A dict gives one for each group.
     bandwidth : str, float, list of float or dict
         "median" (of the distances in the pilot), "0.5*median", or a number in scaled units. Several make a
-        mean of Gaussians. A dict gives one for each group.
+        mean of Gaussians. "auto" is the median, and finer ones beside it if rows lie in clumps far below it:
+        for a Gaussian kernel at landmarks; with groups, it is the median. A dict gives one for each group.
     degree, offset : int, float
         Degree of the polynomial kernel, and the constant inside.
     length, decay : int, float
@@ -148,7 +156,8 @@ def sketch(
     datasets : list of str, optional
         HDF5 data sets to read.
     allow_external : bool
-        Trust HDF5 files: follow links, external storage and virtual data sets.
+        Trust the inputs: follow links, external storage and virtual data sets of HDF5 files, and addresses
+        that lead to others, such as simplecache::… and reference://….
     skip_unreadable : bool
         Skip files that cannot be opened, with a warning.
     retries, timeout : int, float, optional
@@ -223,6 +232,8 @@ def sketch(
     saving = Saving(if_exists, checkpoint_every, restart, lock_wait)
     if output is None and saving != Saving():
         raise UsageError("`if_exists`, `checkpoint_every`, `restart` and `lock_wait` are for an `output`")
+    if output is not None:
+        require_replaceable(Path(output))
     shard = as_shard(part)
     chosen = basis_or_options(as_basis(basis), wanted)
     reading = ReadOptions(
@@ -234,21 +245,37 @@ def sketch(
         skip_unreadable=skip_unreadable,
         retries=retries,
         timeout=timeout,
+        memory=memory_bytes(memory),
     )
     source = open_rows(data, reading.for_basis(chosen))
-    budget = memory_bytes(memory)
-    if budget is not None:
+    for note in notes_on_constants_of(chosen, source) if isinstance(chosen, Basis) else ():
+        log.warning("%s", note)
+    if reading.memory is not None:
         plan = plan_pass(
-            source, chosen, options, threads=threads, batch_rows=batch_rows, memory=budget, shard=shard
+            source,
+            chosen,
+            options,
+            threads=threads,
+            batch_rows=batch_rows,
+            memory=reading.memory,
+            shard=shard,
         )
+        source = plan.source
         threads = plan.threads if engine is None else threads
     execution = Execution(engine_of(engine, threads), batch_rows, progress)
     if output is None:
         made = sketch_source(source, chosen, options, shard=shard, execution=execution)
     else:
         outcome = sketch_to_file(
-            source, Path(output), chosen, options, shard=shard, saving=saving, execution=execution
+            source,
+            Path(output),
+            chosen,
+            options,
+            shard=shard,
+            inputs=[basis] if isinstance(basis, str | os.PathLike) else [],
+            saving=saving,
+            execution=execution,
         )
         made = outcome.sketch
-    say_dropped(made.dropped_rows, made.rows)
+    say_losses(made)
     return made

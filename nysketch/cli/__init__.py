@@ -20,7 +20,6 @@ import os
 import re
 import signal
 import sys
-import tomllib
 from collections.abc import Iterable
 from importlib import import_module
 from io import TextIOWrapper
@@ -29,8 +28,12 @@ from typing import Any
 import click
 
 from nysketch import __version__
-from nysketch._support import signals
+from nysketch._support import signals, streams
+from nysketch._support.allocator import choose_allocator
+from nysketch._support.documents import from_toml
+from nysketch._support.regular import read_once
 from nysketch.cli import _output
+from nysketch.cli._options.common import CONFIG
 from nysketch.cli._sections import Option
 from nysketch.errors import NysketchError
 
@@ -130,10 +133,11 @@ def _read_config(ctx: click.Context, param: click.Parameter, path: str | None) -
     if path is None:
         return
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - click gives text paths
-            tables = tomllib.load(file)
+        tables = from_toml(read_once(path))
     except (OSError, ValueError) as error:  # TOML errors and broken UTF-8 are ValueErrors
-        raise click.BadParameter(f"{path}: {error}", ctx, param) from error
+        reason = getattr(error, "strerror", None) or error
+        raise click.BadParameter(f"{path}: {reason}", ctx, param) from error
+    ctx.meta[CONFIG] = path
     ctx.default_map = {}
     for name, table in tables.items():
         if name not in COMMANDS or not isinstance(table, dict):
@@ -158,7 +162,10 @@ def _defaults(command: click.Command, name: str, table: dict[str, Any]) -> dict[
         if key in inner and isinstance(value, dict):
             defaults[key] = _defaults(inner[key], f"{name}.{key}", value)
         elif parameter is not None and parameter.name is not None:
-            defaults[parameter.name] = _as_typed(parameter, value)
+            try:
+                defaults[parameter.name] = _as_typed(parameter, value)
+            except ValueError as error:
+                raise ValueError(f"[{name}] {key} {error}") from error
         else:
             raise ValueError(f"[{name}] has no option {key!r}")
     return defaults
@@ -167,9 +174,19 @@ def _defaults(command: click.Command, name: str, table: dict[str, Any]) -> dict[
 def _as_typed(parameter: click.Parameter, value: Any) -> Any:
     """Turn a TOML value into what the command line would hold, for click to check it just the same."""
     if parameter.multiple or parameter.nargs == -1:
-        return [str(item) for item in value] if isinstance(value, list) else [str(value)]
-    if isinstance(value, list) or (isinstance(value, bool) and getattr(parameter, "is_flag", False)):
+        return [_as_text(item) for item in value] if isinstance(value, list) else [_as_text(value)]
+    if isinstance(value, list) and parameter.type is click.UNPROCESSED:  # names, which may hold commas
+        return [_as_text(item) for item in value]
+    if isinstance(value, bool) and getattr(parameter, "is_flag", False):
         return value
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list | dict):
+        raise ValueError(f"must be one value, not a {'list' if isinstance(value, list) else 'table'}")
+    if "\0" in str(value):
+        raise ValueError("must not hold null characters")
     return str(value)
 
 
@@ -203,6 +220,7 @@ def main() -> None:
 
 def execute() -> int:
     """Run the command line and return its exit code."""
+    choose_allocator()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # none if closed
             stream.reconfigure(errors="backslashreplace")  # a name the locale has no letters for
@@ -228,7 +246,7 @@ def _report(error: BaseException) -> int:
                 _output.set_up_logging(quiet=False, verbose=False, log_format="json")
                 _complain(log, error.format_message())
             else:
-                error.show()
+                _show(error)
             return error.exit_code
         case NysketchError():
             _complain(log, str(error))
@@ -238,11 +256,11 @@ def _report(error: BaseException) -> int:
             return signals.exit_code(signal.SIGINT)
         case BrokenPipeError():
             # The reader of our results has gone (`| head`): say nothing, and flush nothing more.
-            _discard_stdout()
+            streams.discard(1)
             return 1
         case OSError():
             _complain(log, f"cannot continue: {error}")
-            _discard_stdout()
+            streams.discard(1)
             return 1
         case MemoryError():
             _complain(log, "out of memory: use fewer --threads, fewer landmarks (-m) or fewer --blocks")
@@ -269,9 +287,11 @@ def _log_format(ctx: click.Context | None) -> str | None:
     return variable or ctx.lookup_default("log_format")
 
 
-def _discard_stdout() -> None:
-    """Prevent an error from the interpreter at exit, when stdout can no longer be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def _show(error: click.ClickException) -> None:
+    try:
+        error.show()
+    except OSError:  # nobody reads it
+        streams.discard(2)
 
 
 def _complain(log: logging.Logger, message: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from nysketch._support import streams
 from nysketch._support.notices import NOTICE
 from nysketch.errors import in_shell, json_in_shell
 
@@ -47,7 +48,7 @@ class _StderrHandler(logging.Handler):
         from tqdm import tqdm
 
         with tqdm.external_write_mode(file=sys.stderr):
-            print(self.format(record), file=sys.stderr, flush=True)
+            streams.say(self.format(record))
 
 
 def set_up_logging(*, quiet: bool, verbose: bool, log_format: str) -> None:

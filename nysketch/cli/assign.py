@@ -72,19 +72,19 @@ def command(
     are ignored. Memory use does not depend on the number of rows.
     """
     from nysketch._support.outputs import refuse_to_replace
-    from nysketch.models.apply import assign_to_file, threads_within
+    from nysketch.models.apply import assign_to_file, room_to_apply
     from nysketch.models.files import load_model
     from nysketch.sources.open import open_source
 
     started = time.perf_counter()
     refuse_to_replace([model_path], output)
     model = load_model(model_path)
-    source = open_source(inputs, reading.for_columns(model.columns))
-    threads = engine.planned_threads or threads_within(memory, source, model)
-    with execution("assign", engine, threads, source, quiet=quiet) as running:
+    source = open_source(inputs, reading.for_columns(model.columns), memory=memory)
+    room = room_to_apply(memory, source, model, engine.planned_threads)
+    with execution("assign", engine, room.threads, source, quiet=quiet) as running:
         done = assign_to_file(
             model,
-            source,
+            room.source,
             output,
             responsibilities=responsibilities,
             distances=distances,

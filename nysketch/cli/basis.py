@@ -55,18 +55,18 @@ def command(
     Sketches with the same basis can be added, subtracted and compared.
     """
     from nysketch.accumulators.options import PassOptions
-    from nysketch.basis.quality import from_description
     from nysketch.passes.memory import plan_pass
     from nysketch.passes.to_file import basis_to_file
+    from nysketch.sketches.describe import describe_quality
     from nysketch.sources.open import open_source
 
-    source = open_source(inputs, reading.for_basis(basis_options))
+    source = open_source(inputs, reading.for_basis(basis_options), memory=memory)
     log_left_out(source)
     least = PassOptions(blocks=1, runs=0, shuffles=0)
     planned = plan_pass(source, basis_options, least, threads=engine.planned_threads, memory=memory)
     with execution("basis", engine, planned.threads, source, quiet=quiet) as running:
         basis = basis_to_file(
-            source,
+            planned.source,
             output,
             basis_options,
             seed=seed,
@@ -92,7 +92,7 @@ def command(
         _output.echo(
             f"{output}: {landmarks_in_words(basis)} of {columns_in_words(basis)}, kernel {basis.kernel}"
         )
-        if "held_out" in basis.origin:
-            for sentence in from_description(basis.origin["held_out"]).advice():
-                _output.echo_message(sentence)
+        quality = describe_quality(basis)
+        for sentence in [] if quality is None else quality["advice"]:
+            _output.echo_message(sentence)
     return EXIT_INPUTS_SKIPPED if source.skipped else 0

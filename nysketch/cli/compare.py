@@ -12,6 +12,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._common import log_notes
 from nysketch.cli._options import common
+from nysketch.cli._options.types import GROUPS
 from nysketch.cli._sections import INPUT, OUTPUT, TEST, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _WIDEST_MATRIX = 8
 _SHOWN_COLUMNS = 8
 _SHOWN_VALUES = 6
+_NOTABLE_SHARE = 0.1
+ROBUST_METHODS = ["trim", "geometric-median", "bcd", "bcd-fast"]
 
 
 @sectioned(
@@ -83,10 +86,22 @@ _SHOWN_VALUES = 6
 @option(
     "--robust",
     section=TEST,
-    type=click.IntRange(min=3),
-    metavar="Q",
-    help="Exclude outlying blocks (median of means over Q groups). Tolerates fewer than Q/2 corrupted rows "
-    "in both sketches together.",
+    type=GROUPS,
+    is_flag=False,
+    flag_value="auto",
+    metavar="auto|Q",
+    help="Exclude outlying blocks, found on the blocks of both sketches together. Tolerates corrupted rows "
+    "in fewer than half as many blocks as there are of a sketch (auto), or in fewer than Q/2.",
+)
+@option(
+    "--robust-method",
+    section=TEST,
+    type=click.Choice(ROBUST_METHODS),
+    default="trim",
+    show_default=True,
+    metavar="METHOD",
+    help="With --robust: trim, the MMD of the blocks that are left; or a median of means over Q groups of "
+    "all blocks (MONK): geometric-median, bcd or bcd-fast.",
 )
 @common.seed
 @option(
@@ -107,7 +122,8 @@ def command(
     alpha: float,
     adjust: str,
     blocks: str,
-    robust: int | None,
+    robust: int | str | None,
+    robust_method: str,
     seed: int,
     explain: bool | None,
     alarm: bool,
@@ -155,6 +171,7 @@ def command(
             seed=seed,
             blocks=blocks,
             robust=robust,
+            robust_method=robust_method,
             explain=len(pairs) == 1 if explain is None else explain,
         )
     log_notes(note for comparison in found.found for note in comparison.notes)
@@ -199,12 +216,11 @@ def _fields(found: Comparison) -> list[tuple[str, str]]:
         ("MMD", f"{distance.mmd:.4g}{_error(distance.standard_error)}"),
         ("squared", f"{distance.squared:.4g}" + _unbiased(distance)),
     ]
+    if (distance.outside_share or 0.0) > _NOTABLE_SHARE:
+        share = f"{distance.outside_share:.0%} of the squared MMD is outside the span of the landmarks"
+        fields.append(("projections", f"MMD {distance.projected:.4g}; {share}"))
     if found.robustness is not None:
-        median = found.robustness.median
-        fields += [
-            ("median MMD", f"{median.value:.4g} over {median.groups} groups of all blocks"),
-            ("excluded", _left_out(found)),
-        ]
+        fields += _robustness(found)
     ratios = [None if d is None else f"{d.ratio:.3g}" for d in found.dependences]
     if None not in ratios:
         fields.append(
@@ -214,12 +230,19 @@ def _fields(found: Comparison) -> list[tuple[str, str]]:
         return [*fields, ("test", "none")]
     how = {"permutation": "permutation", "bootstrap": "multiplier bootstrap"}[verdict.test]
     kind = "random blocks" if found.blocks == "random" else "spans of consecutive rows"
+    power = []
+    if found.detectable is not None and not found.rejected:
+        if_clean = (
+            "" if found.robustness is None else ", even without the corrupted rows that blocks cannot show"
+        )
+        power = [("power", f"a true MMD below {found.detectable:.2g} may go unseen{if_clean}")]
     counts = f"{verdict.blocks[0]} and {verdict.blocks[1]} {kind}"
     return [
         *fields,
         ("test", f"{how} of {counts}, {verdict.permutations:,} draws"),
-        ("p-value", f"{verdict.p_value:.4g} (critical MMD {verdict.threshold:.4g})"),
-        ("verdict", f"{_verdict(found)} at level {found.alpha:g}"),
+        ("p-value", f"{verdict.p_value:.4g} (critical MMD {_critical(found)})"),
+        *power,
+        ("verdict", f"{_verdict(found)} at level {found.alpha:g}{_undecided(found)}"),
     ]
 
 
@@ -235,6 +258,37 @@ def _unbiased(distance: MMDEstimate) -> str:
 
 def _verdict(found: Comparison) -> str:
     return "different" if found.rejected else "no significant difference"
+
+
+def _critical(found: Comparison) -> str:
+    return "infinite" if found.threshold is None else f"{found.threshold:.4g}"
+
+
+def _undecided(found: Comparison) -> str:
+    """Say so if that means little."""
+    return f"; undecided: {_why_undecided(found)}" if found.undecided() else ""
+
+
+def _why_undecided(found: Comparison) -> str:
+    return "the landmarks express too little of the rows" if found.blind else "too few rows to tell"
+
+
+def _robustness(found: Comparison) -> list[tuple[str, str]]:
+    robust = found.robustness
+    assert robust is not None
+    median, unseen = robust.median, robust.unseen
+    fields = [
+        ("median MMD", f"{median.value:.4g} over {median.groups} groups of all blocks"),
+        ("excluded" if robust.trimmed else "outlying", _left_out(found)),
+    ]
+    if robust.overwhelmed or not robust.trimmed:
+        return fields
+    rows = f"up to {robust.tolerates:,} corrupted rows in both together, however far off"
+    hidden = (
+        f"rows up to {unseen.deviations:.2g} deviations off: 1 % of them moves the MMD by up to "
+        f"{unseen.mmd_per_percent:.2g}"
+    )
+    return [*fields, ("tolerates", rows), ("cannot tell", hidden)]
 
 
 def _left_out(found: Comparison) -> str:
@@ -262,6 +316,13 @@ def _print_shifts(shifts: list[FeatureShift]) -> None:
     _output.print_table(["name", "shift", "error", "mean of first", "of second", "spread ratio"], rows)
     if len(shifts) > _SHOWN_COLUMNS:
         _output.echo(f"  and {len(shifts) - _SHOWN_COLUMNS:,} more")
+    for shift in shifts[:_SHOWN_COLUMNS]:
+        if any(shift.set_aside):
+            first, second = shift.set_aside
+            _output.echo(
+                f"  {shift.feature}: without {first:,} rows of the first and {second:,} of the second, whose "
+                "values are far beyond all others"
+            )
 
 
 def _print_regions(regions: list[Region], order: list[str]) -> None:
@@ -299,6 +360,16 @@ def _print_many(found: Comparisons, *, matrix: bool) -> None:
             f"{len(found.rejected)} of {len(tested)} differences are significant at level "
             f"{tested[0].alpha:g}, with {how} adjustment"
         )
+    undecided = [comparison for comparison in tested if comparison.undecided()]
+    if undecided:
+        why = {_why_undecided(comparison) for comparison in undecided}
+        _output.echo(f"{len(undecided)} of {len(tested)} are undecided: {'; '.join(sorted(why))}")
+    sampled = [rows for comparison in found.found for rows in comparison.sampled_rows or ()]
+    if sampled:
+        _output.echo(
+            "The part of an MMD outside the span of the landmarks is estimated from up to "
+            f"{max(sampled):,} sampled rows of each sketch"
+        )
 
 
 def _print_matrix(found: Comparisons) -> None:
@@ -307,10 +378,11 @@ def _print_matrix(found: Comparisons) -> None:
     for (i, j), comparison in zip(found.pairs, found.found, strict=True):
         cells[j][i] = f"{comparison.mmd:.4g}" + ("*" if comparison.rejected else "")
         p = comparison.p_value if comparison.p_value_adjusted is None else comparison.p_value_adjusted
-        cells[i][j] = "" if p is None else f"p {p:.3g}"
+        cells[i][j] = "" if p is None else f"p {p:.3g}" + ("?" if comparison.undecided() else "")
     for i, name in enumerate(found.names):
         _output.echo(f"  {i + 1:>2}  {name}")
-    click.echo("\nMMD below the diagonal, p-values above")
+    doubtful = ", ? where undecided" if any(each.undecided() for each in found.found) else ""
+    click.echo(f"\nMMD below the diagonal, p-values above{doubtful}")
     header = ["", *(str(i + 1) for i in range(len(found.names)))]
     _output.print_table(header, [[str(i + 1), *row] for i, row in enumerate(cells)])
 
@@ -326,7 +398,7 @@ def _print_list(found: Comparisons) -> None:
                 _error(comparison.distance.standard_error).removeprefix(" ± "),
                 "" if p is None else f"{p:.3g}",
                 "" if adjusted is None else f"{adjusted:.3g}",
-                "different" if comparison.rejected else "",
+                "different" if comparison.rejected else "undecided" if comparison.undecided() else "",
                 _moved_most(comparison),
             ]
         )

@@ -13,6 +13,7 @@ from nysketch.cli._common import execution, log_left_out, log_notes, log_skipped
 from nysketch.cli._options import common
 from nysketch.cli._options.basis import basis_making, refuse_basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
+from nysketch.cli._options.types import CountOrAuto
 from nysketch.cli._sections import BASIS, CORESET, OUTPUT, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
@@ -40,11 +41,12 @@ _OF_SKETCHES = {
     "-s",
     "--functions",
     section=CORESET,
-    type=click.IntRange(min=1),
-    metavar="N",
+    type=CountOrAuto("test functions"),
+    metavar="N|auto",
     default=100,
     show_default=True,
-    help="Number of test functions whose means are preserved exactly. The coreset has at most one row more.",
+    help="Number of test functions whose means are preserved exactly. The coreset has at most one row more. "
+    "auto: as many as it takes for an MMD below the sampling error, up to 500.",
 )
 @option(
     "--method",
@@ -90,7 +92,7 @@ _OF_SKETCHES = {
 def command(
     inputs: list[str],
     output: Path,
-    functions: int,
+    functions: int | str,
     method: str | None,
     reading: ReadOptions,
     nulls: str,
@@ -111,7 +113,8 @@ def command(
     INPUTs are data, read in one pass; memory use does not depend on the number of rows. Or they are sketches
     (*.nysk), which are merged: then landmarks are selected, without the data. The weighted rows have the same
     means of the test functions as all rows. Their distance to the data (MMD) is printed beside that of as
-    many random rows. The output is Parquet, CSV or Feather (.arrow), by its suffix.
+    many random rows, a bound, and the sampling error of the data. The output is Parquet, CSV or Feather
+    (.arrow), by its suffix.
     """
     from nysketch.basis.base import Basis
     from nysketch.coresets.files import (
@@ -120,7 +123,7 @@ def command(
         coreset_to_file,
         require_writable,
     )
-    from nysketch.coresets.from_data import CoresetOptions, basis_of, threads_within
+    from nysketch.coresets.from_data import CoresetOptions, basis_of, room_to_reduce
     from nysketch.files.format import load
     from nysketch.sources.open import open_source
 
@@ -147,15 +150,15 @@ def command(
     else:
         given = basis_options if basis_path is None else load(basis_path)
         basis = basis_of(given)
-        source = open_source(inputs, reading.for_basis(basis))
+        source = open_source(inputs, reading.for_basis(basis), memory=memory)
         log_left_out(source)
         skipped = list(map(str, source.skipped))
         require_writable(output, source, naming)
         m = basis.m if isinstance(basis, Basis) else basis.most
-        threads = engine.planned_threads or threads_within(memory, source, functions, m)
-        with execution("coreset", engine, threads, source, quiet=quiet) as running:
+        room = room_to_reduce(memory, source, functions, m, engine.planned_threads)
+        with execution("coreset", engine, room.threads, source, quiet=quiet) as running:
             found = coreset_to_file(
-                source,
+                room.source,
                 output,
                 given,
                 options,
@@ -200,13 +203,14 @@ def _print(
         worth = "more random rows than the data has"
     _output.print_fields(
         [
-            ("MMD to the data", f"{distance.mmd:.3g}{error}"),
+            ("MMD to the data", f"{distance.mmd:.3g}{error}; {_bounds(found)}"),
+            ("sampling error", f"{distance.sampling_error:.2g} of {found.of_rows:,} rows"),
             ("MMD of random rows", f"{distance.random_mmd:.3g} on average for {len(found)} rows{gain}"),
             ("equivalent to", worth),
             (
                 "test functions",
-                f"{len(found.functions)} ({found.functions.method}, from {found.learned_from}); "
-                f"means agree to {found.mismatch:.1g}",
+                f"{len(found.functions)}{_why(found)} ({found.functions.method}, from "
+                f"{found.learned_from}); means agree to {found.mismatch:.1g}",
             ),
             (
                 "weights",
@@ -215,3 +219,19 @@ def _print(
             ),
         ]
     )
+
+
+def _bounds(found: Coreset) -> str:
+    """Return what the MMD cannot exceed, by what is known of the landmarks and by the theorem."""
+    if found.distance.bound is None or found.bound is None:
+        return "no bound without sampled rows"
+    return f"at most {found.distance.bound:.2g} ({found.bound.value:.2g} by the theorem)"
+
+
+def _why(found: Coreset) -> str:
+    """Return why this number of test functions was chosen, if it was to be found."""
+    chosen = found.chosen
+    if chosen is None:
+        return ""
+    why = "for" if chosen.reached else "the maximum, for"
+    return f", {why} a predicted MMD of {chosen.predicted_mmd:.2g}"

@@ -14,19 +14,19 @@ from nysketch.cli._options.basis import basis_making
 from nysketch.cli._options.engine import EngineChoice, reads_rows
 from nysketch.cli._sections import OUTPUT, TEST, option
 from nysketch.cli._sections import command as sectioned
-from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, CorruptSketchError, NysketchError, UsageError
+from nysketch.errors import EXIT_ALARM, EXIT_INPUTS_SKIPPED, NysketchError, UsageError, WrongKindError
 from nysketch.files.find import sketch_files
 
 if TYPE_CHECKING:
     from nysketch.accumulators.options import PassOptions
     from nysketch.basis.options import BasisOptions
-    from nysketch.hsic.independence import Independence
+    from nysketch.hsic.results import Independence
     from nysketch.sketches.sketch import Sketch
     from nysketch.sources.options import ReadOptions
 
 # These also apply to sketches; all others are about reading and sketching data.
 _OF_THE_TEST = {
-    "inputs", "from_file", "alpha", "permutations", "pairs", "seed", "alarm", "threads",
+    "inputs", "from_file", "alpha", "permutations", "pairs", "blocks", "seed", "alarm", "threads",
     "as_json", "quiet", "verbose", "log_format",
 }  # fmt: skip
 
@@ -50,6 +50,16 @@ _OF_THE_TEST = {
 )
 @common.permutation_rows(TEST)
 @option("--pairs", section=TEST, is_flag=True, help="Also test each pair of groups.")
+@option(
+    "--blocks",
+    section=TEST,
+    metavar="KIND",
+    type=click.Choice(["auto", "random", "consecutive"]),
+    default="auto",
+    show_default=True,
+    help="What to permute: rows, which assumes independent rows (random); groups as a whole, shifted in the "
+    "order of the rows, which does not (consecutive); or auto.",
+)
 @common.alpha
 @option("--alarm", section=OUTPUT, is_flag=True, help="Exit with code 7 if a dependence is significant.")
 @reads_rows
@@ -64,6 +74,7 @@ def command(
     permutations: int | None,
     permutation_rows: int | None,
     pairs: bool,
+    blocks: str,
     alpha: float,
     alarm: bool,
     engine: EngineChoice,
@@ -108,8 +119,8 @@ def command(
 
         try:
             sketch = merged(sketch_files(inputs), "the result")
-        except CorruptSketchError as error:
-            raise CorruptSketchError(
+        except WrongKindError as error:
+            raise WrongKindError(
                 f"{error}. (To test data directly, name groups of columns with --group)"
             ) from error
     with _output.progress_bar("test", " tests", quiet=quiet) as progress:
@@ -119,6 +130,7 @@ def command(
             shuffles=permutations,
             seed=seed,
             pairs=pairs,
+            blocks=blocks,
             threads=engine.threads or available_threads(),
             progress=progress,
         )
@@ -129,7 +141,7 @@ def command(
         _print(found)
     if alarm and any(each.rejected for each in (found, *found.pairs)):
         return EXIT_ALARM
-    if alarm and found.verdict is None:
+    if alarm and any(each.verdict is None for each in (found, *found.pairs)):
         raise NysketchError("the groups cannot be tested, so --alarm has no answer")
     return EXIT_INPUTS_SKIPPED if unreadable else 0
 
@@ -145,18 +157,23 @@ def _sketched(
     quiet: bool,
 ) -> tuple[Sketch, tuple[str, ...]]:
     """Sketch data in memory; also return the inputs that were skipped."""
+    from nysketch._support.allocator import give_back
+    from nysketch.hsic.independence import TEST_BYTES
     from nysketch.passes.memory import count_groups, plan_pass
     from nysketch.passes.sketching import sketch_source
     from nysketch.sources.open import open_source
 
-    source = open_source(inputs, reading.for_basis(basis))
+    source = open_source(inputs, reading.for_basis(basis), memory=memory)
     log_left_out(source)
     log_skipped(source.skipped)
     if count_groups(basis) < 2:
         raise UsageError("give at least two groups: --group x=a,b --group y=c")
-    planned = plan_pass(source, basis, options, threads=engine.planned_threads, memory=memory)
+    planned = plan_pass(
+        source, basis, options, threads=engine.planned_threads, memory=memory, after=TEST_BYTES
+    )
     with execution("sketch", engine, planned.threads, source, quiet=quiet) as running:
-        sketch = sketch_source(source, basis, options, execution=running)
+        sketch = sketch_source(planned.source, basis, options, execution=running)
+    give_back()  # what the pass took
     return sketch, tuple(map(str, source.skipped))
 
 
@@ -173,7 +190,7 @@ def _print(found: Independence) -> None:
                 "" if pair.normalised is None else f"{pair.normalised:.3g}",
                 "" if pair.p_value is None else f"{pair.p_value:.3g}",
                 "" if pair.p_value_adjusted is None else f"{pair.p_value_adjusted:.3g}",
-                "dependent" if pair.rejected else "",
+                {None: "untested", True: "dependent", False: ""}[pair.rejected],
             ]
             for pair in found.pairs
         ]
@@ -193,11 +210,13 @@ def _fields(found: Independence) -> list[tuple[str, str]]:
     kind = "asymptotic"
     if verdict.exact:
         kind = "exact for these rows" if some else "exact"
+    draws = "permutations" if found.blocks == "random" else "shifts"
+    which = "V-HSIC" if verdict.kind == "v-hsic" else "at landmarks"
     answer = "dependent" if found.rejected else "no significant dependence"
     return [
         *fields,
-        ("test", f"{verdict.permutations:,} permutations of {how} ({kind})"),
-        ("statistic", f"{verdict.statistic:.4g} (critical value {verdict.threshold:.4g})"),
+        ("test", f"{verdict.permutations:,} {draws} of {how} ({kind})"),
+        ("statistic", f"{verdict.statistic:.4g} {which} (critical value {verdict.threshold:.4g})"),
         ("p-value", f"{verdict.p_value:.4g}"),
         ("verdict", f"{answer} at level {found.alpha:g}"),
     ]

@@ -12,6 +12,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._common import log_skipped
 from nysketch.cli._options import common
+from nysketch.cli._options.types import GROUPS
 from nysketch.cli._sections import MODEL, OUTPUT, Command, option
 from nysketch.errors import EXIT_INPUTS_SKIPPED, UsageError
 from nysketch.files.find import sketch_files
@@ -84,10 +85,12 @@ _shared = common.stack(
     option(
         "--robust",
         section=MODEL,
-        type=click.IntRange(min=3),
-        metavar="Q",
-        help="Exclude outlying blocks (median of means over Q groups). Tolerates fewer than Q/2 corrupted "
-        "rows.",
+        type=GROUPS,
+        is_flag=False,
+        flag_value="auto",
+        metavar="auto|Q",
+        help="Exclude outlying blocks (median of means over Q groups; auto: all blocks). Tolerates fewer "
+        "than Q/2 corrupted rows.",
     ),
     option(
         "--refine",
@@ -179,7 +182,7 @@ def _learn(
     decoder: str,
     trials: int | None,
     seed: int,
-    robust: int | None,
+    robust: int | str | None,
     refine: int,
     data: tuple[str, ...],
     reading: ReadOptions,
@@ -282,6 +285,9 @@ _SHOWN = (
     "mean_log_likelihood",
     "mean_log_likelihood_se",
     "mean_squared_distance",
+    "not_certified",
+    "not_estimated",
+    "notes",
     "objective",
     "refined_passes",
     "robust",
@@ -290,7 +296,7 @@ _SHOWN = (
 _JUDGED_BY = {
     "cells": "estimated from cells",
     "data": "measured on the data",
-    "fit": "computed from the fit: the sketch has neither cells nor a sample",
+    "fit": "computed from the fit, rather too good: the sketch has neither cells nor a sample",
     "sample": "measured on sampled rows",
 }
 
@@ -298,21 +304,38 @@ _JUDGED_BY = {
 def _lines(model: Any) -> list[tuple[str, str]]:
     facts, by = model.facts, _JUDGED_BY[model.facts["judged_by"]]
     if model.kind == "kmeans":
-        lines = [("mean squared distance", f"{facts['mean_squared_distance']:.6g} in scaled units, {by}")]
-        bound = facts["certified_bound"]
-        lines.append(
+        distance, bound = facts["mean_squared_distance"], facts["certified_bound"]
+        lines = [
+            (
+                "mean squared distance",
+                f"none: {facts['not_estimated']}"
+                if distance is None
+                else f"{distance:.6g} in scaled units, {by}",
+            ),
             (
                 "certified bound",
-                "none" if bound is None else f"{bound:.6g}, an upper bound for the mean over all rows",
-            )
-        )
+                f"none: {facts['not_certified']}"
+                if bound is None
+                else f"{bound:.6g}, an upper bound for the mean over all rows",
+            ),
+        ]
         shares = model.shares
     else:
-        error = facts.get("mean_log_likelihood_se")
+        error, likelihood = facts.get("mean_log_likelihood_se"), facts["mean_log_likelihood"]
         doubt = "" if error is None else f" ± {error:.2g}"
-        lines = [("mean log-likelihood", f"{facts['mean_log_likelihood']:.6g}{doubt} nats per row, {by}")]
-        if facts["certified_log_likelihood"] is not None:
-            lines.append(("certified", f"at least {facts['certified_log_likelihood']:.6g}"))
+        certified = facts["certified_log_likelihood"]
+        lines = [
+            (
+                "mean log-likelihood",
+                f"none: {facts['not_estimated']}"
+                if likelihood is None
+                else f"{likelihood:.6g}{doubt} nats per row, {by}",
+            ),
+            (
+                "certified",
+                f"none: {facts['not_certified']}" if certified is None else f"at least {certified:.6g}",
+            ),
+        ]
         shares = model.weights
     if facts.get("robust") is not None:
         lines.append(("excluded", _left_out(facts["robust"])))

@@ -137,12 +137,23 @@ def _announce(summary: Summary, *, as_json: bool, log_as_json: bool, quiet: bool
         log.error("%s", error)
     for alarm in summary.alarms:
         log.warning("alarm: %s", _sentence(alarm))
+    for found in summary.undecided:
+        # Where every night has few rows, this is no news.
+        log.log(logging.WARNING if found["unusual"] else logging.INFO, "undecided: %s", _unseen(found))
     if log_as_json:
         log.info("%s", summary.sentence(), extra={"fields": {"summary": facts}})
     if as_json:
         _output.print_json(facts)
     elif not quiet and not log_as_json:
         _output.echo(summary.sentence())
+
+
+def _unseen(found: dict[str, Any]) -> str:
+    """Say what a comparison could not see."""
+    what = f"{found['partition']} cannot be told from {found['other']} in comparison {found['name']!r}"
+    if found["detectable"] is None:
+        return what
+    return f"{what}: a true MMD below {found['detectable']:.2g} may go unseen"
 
 
 def _sentence(alarm: dict[str, Any]) -> str:

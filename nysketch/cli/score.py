@@ -47,18 +47,18 @@ def command(
     For k-means, this is the mean squared distance to the nearest centroid, in scaled units, with the bound
     that was certified from the sketch, if any. For mixtures, it is the mean log-likelihood in nats per row.
     """
-    from nysketch.models.apply import threads_within
+    from nysketch.models.apply import room_to_apply
     from nysketch.models.files import load_model
     from nysketch.models.score import score
     from nysketch.sources.open import open_source
 
     model = load_model(model_path)
-    source = open_source(inputs, reading.for_columns(model.columns))
-    threads = engine.planned_threads or threads_within(memory, source, model)
-    with execution("score", engine, threads, source, quiet=quiet) as running:
+    source = open_source(inputs, reading.for_columns(model.columns), memory=memory)
+    room = room_to_apply(memory, source, model, engine.planned_threads)
+    with execution("score", engine, room.threads, source, quiet=quiet) as running:
         result = score(
             model,
-            source,
+            room.source,
             nulls=nulls,
             engine=running.engine,
             progress=running.progress,

@@ -18,6 +18,7 @@ from nysketch.cli._common import (
     execution,
     landmarks_in_words,
     log_left_out,
+    log_notes,
     log_skipped,
 )
 from nysketch.cli._options import common
@@ -213,8 +214,10 @@ def command(
     again.
     """
     from nysketch.accumulators.options import PassOptions
+    from nysketch.basis.base import Basis
     from nysketch.files.format import load_basis
     from nysketch.passes.memory import count_groups, plan_pass
+    from nysketch.passes.pilot import notes_on_constants_of
     from nysketch.passes.shards import as_shard
     from nysketch.passes.to_file import Saving, sketch_to_file
     from nysketch.sources.open import open_source
@@ -234,8 +237,10 @@ def command(
         shuffle_rows=permutation_rows,
         **kept,
     )
-    source = open_source(inputs, reading.for_basis(basis))
+    source = open_source(inputs, reading.for_basis(basis), memory=memory)
     log_left_out(source)
+    if isinstance(basis, Basis):
+        log_notes(notes_on_constants_of(basis, source))
     if pass_options.pairs and count_groups(basis) < 2:
         raise UsageError("--pairs needs groups of columns: define them with --group x=a,b --group y=c")
     planned = plan_pass(
@@ -265,7 +270,14 @@ def command(
         execution("sketch", engine, planned.threads, source, batch_rows=batch_rows, quiet=quiet) as running,
     ):
         outcome = sketch_to_file(
-            source, output, basis, pass_options, shard=shard, saving=saving, execution=running
+            planned.source,
+            output,
+            basis,
+            pass_options,
+            shard=shard,
+            inputs=[] if basis_path is None else [basis_path],
+            saving=saving,
+            execution=running,
         )
     seconds = time.perf_counter() - started
     judge = planned.can_judge(outcome.sketch.basis.m)
@@ -276,7 +288,7 @@ def command(
 @contextmanager
 def _log_how_to_continue(output: Path) -> Iterator[None]:
     """After Ctrl-C or SIGTERM, or if a cluster has gone, log what is left."""
-    from nysketch.files.checkpoint import checkpoint_path
+    from nysketch._support.companions import checkpoint_path
 
     try:
         yield
@@ -296,6 +308,7 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
         "fragments": plan.fragments,
         "threads": plan.threads,
         "memory_bytes": plan.memory_bytes,
+        "memory_limit_bytes": plan.memory_limit,
         "rows": plan.rows,
         "sketch_bytes": plan.sketch_bytes,
     }
@@ -308,7 +321,10 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
             ("rows", "unknown" if plan.rows is None else f"{plan.rows:,}"),
             ("fragments", f"{plan.fragments:,}"),
             ("threads", plan.threads),
-            ("memory", f"about {_output.size(plan.memory_bytes)}"),
+            (
+                "memory",
+                f"at most {_output.size(plan.memory_bytes)} of the {_output.size(plan.memory_limit)} allowed",
+            ),
             ("sketch file", f"about {_output.size(plan.sketch_bytes)}"),
         ]
     )
@@ -317,15 +333,21 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
 def _print_outcome(
     outcome: Outcome, output: Path, seconds: float, *, judge: bool, as_json: bool, quiet: bool
 ) -> None:
+    from nysketch.accumulators.dropped import DroppedRows
+    from nysketch.sketches.losses import notes_on_losses
+
     sketch = outcome.sketch
     log_skipped(outcome.unreadable)
+    log_notes(notes_on_losses(sketch))
     if as_json:
         _output.print_json(
             {
                 "basis_digest": sketch.basis.digest,
                 "bytes": output.stat().st_size,
+                "dropped_by_column": sketch.tally[DroppedRows].summary(sketch.basis)["dropped_by_column"],
                 "dropped_rows": sketch.dropped_rows,
                 "landmarks": sketch.basis.m,
+                "left_out": sketch.basis.origin.get("left_out", {}),
                 "output": str(output),
                 "quality": _quality(sketch, judge=judge),
                 "resumed_fragments": outcome.resumed_fragments,

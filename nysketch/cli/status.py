@@ -10,6 +10,7 @@ import click
 from nysketch.cli import _output
 from nysketch.cli._options import common
 from nysketch.cli._sections import command as sectioned
+from nysketch.errors import in_shell
 
 _SHOWN = 10
 
@@ -41,6 +42,8 @@ def command(store: Path, as_json: bool, quiet: bool) -> None:
 
 
 def _fields(found: dict[str, Any]) -> list[tuple[str, str]]:
+    from nysketch.sources.selection import shorten
+
     dropped = f", {found['dropped_rows']:,} dropped" if found["dropped_rows"] else ""
     count, gaps = len(found["partitions"]), found["gaps"]
     fields = [
@@ -48,6 +51,14 @@ def _fields(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("partitions", f"{count:,}" + (f" from {found['first']} to {found['last']}" if count else "")),
         ("rows", f"{found['rows']:,}{dropped}"),
         ("missing", f"{len(gaps):,}: {_listed(gaps)}" if gaps else "none"),
+    ]
+    if found["not_watched"]:
+        told = [f"{name} ({why})" for name, why in found["not_watched"].items()]
+        fields.append(("not watched", in_shell(shorten(told))))
+    if found["ignored"]:
+        fields.append(("not read", f"{shorten(found['ignored'])}: no date in [inputs] paths matches"))
+    fields += [
+        ("note", f"{name}: {in_shell(note)}") for name in found["notes"] for note in found["notes"][name]
     ]
     if found["retired"]:
         fields.append(("retired", f"{found['retired']:,} earlier partitions"))

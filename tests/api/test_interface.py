@@ -9,11 +9,11 @@ import pytest
 
 import nysketch
 from nysketch.errors import (
-    CorruptSketchError,
     IncompatibleError,
     NysketchWarning,
     OutputError,
     UsageError,
+    WrongKindError,
 )
 
 
@@ -274,10 +274,14 @@ def test_a_job_runs_and_its_store_is_described(shelf, tmp_path):
 
 
 def test_files_of_something_else_are_called_so(shelf):
-    with pytest.raises(CorruptSketchError, match=r"this is data.*`nysketch\.sketch\(.*output="):
+    with pytest.raises(WrongKindError, match=r"this is data.*`nysketch\.sketch\(.*output="):
         nysketch.compare(shelf / "a.parquet", shelf / "b.nysk")
-    with pytest.raises(CorruptSketchError, match=r"this is a model"):
-        nysketch.info(shelf / "model.json")
+    with pytest.raises(WrongKindError, match=r"this is a model, not a sketch"):
+        nysketch.merge([shelf / "a.nysk", shelf / "model.json"])
+    with pytest.raises(WrongKindError, match=r"this is a sketch or a basis, not a model.*learn_kmeans"):
+        nysketch.load_model(shelf / "a.nysk")
+    with pytest.raises(WrongKindError, match=r"this is a sketch or a basis, not data"):
+        nysketch.sketch(shelf / "a.nysk", landmarks=5)
 
 
 def test_data_where_sketches_are_expected_are_called_so(shelf, pair):

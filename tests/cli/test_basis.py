@@ -117,11 +117,11 @@ def story(do, folder, tmp_path, suffix, options, kind="numbers"):
     assert np.array_equal(rest.block_kernel_sums, second.block_kernel_sums)
     assert rest.rows == second.rows == 400
     _check_exports(do, tmp_path, out["ab"], merged)
-    facts = json.loads(do("info", out["ab"], "--json"))
+    facts = json.loads(do("info", out["ab"], "--quality", "--json"))
     assert facts["rows"] == ROWS
     assert facts["kernel"] == merged.basis.kernel.describe()
     assert json.loads(do("verify", out["ab"], "--json"))["files"][0]["ok"]
-    return facts, do("info", out["ab"])
+    return facts, do("info", out["ab"], "--quality")
 
 
 def _rows_of(path, basis):
@@ -253,14 +253,14 @@ def test_quality_is_told_by_sketch_basis_and_info(do, folder, tmp_path):
     data, sketch, basis = folder / "numbers-whole.parquet", tmp_path / "s.nysk", tmp_path / "b.nysk"
     told = do("sketch", data, "-m", M, "-o", sketch)
     sentence = next(line for line in told.splitlines() if "landmarks: the projection error" in line)
-    shown = do("info", sketch)
+    shown = do("info", sketch, "--quality")
     assert sentence in shown
     for name in ("measured on", "residual", "projection error", "effective dimension"):
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
     assert f"a sample of {ROWS} of {ROWS} rows" in shown
     assert "landmarks: the projection error" in do("basis", data, "-m", M, "-o", basis)
     assert "landmarks: the projection error" in do("info", basis)
-    quality = json.loads(do("info", sketch, "--json"))["quality"]
+    quality = json.loads(do("info", sketch, "--quality", "--json"))["quality"]
     assert quality["projection_error_se"] == 0  # all rows are in the sample
     assert quality["advice"][0] == sentence
 

@@ -176,6 +176,9 @@ def test_robust_tells_which_blocks_were_left_out(run_cli, days):
     assert 1 <= len(robust["robust"]["left_out"]["first"]) <= 8 and not robust["robust"]["overwhelmed"]
     shown = run_cli("compare", "linear3.nysk", "linear2.nysk", "--robust", "64", cwd=days).stdout
     assert "over 64 groups of all blocks" in shown and "blocks of linear3.nysk (" in shown
+    assert "however far off" in shown and "1 % of them moves the MMD by up to" in shown
+    auto = json_of(run_cli("compare", "linear3.nysk", "linear2.nysk", "--json", "--robust", cwd=days))
+    assert auto["mmd"] == robust["mmd"] and auto["robust"]["tolerates"] == 31
     warned = run_cli("compare", "linear3.nysk", "linear2.nysk", "--robust", "5", cwd=days)
     assert warned.returncode == 0 and "warning: Outlying blocks" in warned.stderr
 
@@ -189,11 +192,11 @@ def test_robust_tells_which_blocks_were_left_out(run_cli, days):
             4,
             "1.nysk and alien.nysk: the sketches have different bases: kernel gaussian",
         ),
-        (["1.nysk", "basis.nysk"], 5, "basis.nysk: is a basis file; expected a sketch file"),
+        (["1.nysk", "basis.nysk"], 3, "basis.nysk: is a basis file; expected a sketch file"),
         (["1.nysk", "none.nysk"], 3, "none.nysk: cannot read"),
         (["1.nysk", "2.nysk", "--chain", "--reference", "3.nysk"], 2, "cannot be combined"),
         (["1.nysk", "2.nysk", "--alarm", "--test", "none"], 2, "--alarm needs a test"),
-        (["1.nysk", "2.nysk", "--robust", "65"], 2, "too few for 65 groups"),
+        (["--robust", "1.nysk", "2.nysk"], 2, "write --robust auto"),
         (["1.nysk", "2.nysk", "--robust", "2"], 2, "--robust"),
         (["1.nysk", "2.nysk", "--alpha", "0"], 2, "--alpha"),
         (["1.nysk", "2.nysk", "--alpha", "1e-4", "--permutations", "100"], 2, "Use more --permutations"),
@@ -201,7 +204,7 @@ def test_robust_tells_which_blocks_were_left_out(run_cli, days):
         (["1.nysk", "2.nysk", "--blocks", "64"], 2, "--blocks"),
         (
             ["1.parquet", "2.nysk"],
-            5,
+            3,
             "1.parquet: this is data, not a sketch. Run `nysketch sketch 1.parquet -o 1.nysk` first",
         ),
     ],

@@ -82,8 +82,9 @@ def test_data_and_their_sketch_say_the_same(run_cli, tables, tmp_path, more):
 def test_json_names_everything(run_cli, tables):
     found = json_of(run_cli("independence", "a.nysk", "--pairs", "--json", cwd=tables))
     usual = {
-        "alpha", "exact", "groups", "hsic", "hsic_squared", "normalised", "notes", "p_value", "rejected",
-        "rows", "shuffled_rows", "shuffles", "standard_error", "statistic", "threshold",
+        "alpha", "blocks", "exact", "groups", "hsic", "hsic_at_landmarks", "hsic_squared", "normalised",
+        "notes", "p_value", "rejected", "rows", "shuffled_rows", "shuffles", "standard_error", "statistic",
+        "statistic_of", "threshold",
     }  # fmt: skip
     assert set(found) == usual | {"pairs", "schema_version", "skipped_inputs"}
     assert found["groups"] == ["p", "q", "r"] and found["exact"] and found["shuffled_rows"] == 500
@@ -185,8 +186,8 @@ def test_what_is_not_there_or_not_known(run_cli, tables):
     assert "made with --permutations 0" in refusal(run_cli("independence", "untold.nysk", cwd=tables), 4)
     unpaired = refusal(run_cli("independence", "unpaired.nysk", "--pairs", cwd=tables), 4)
     assert "no sums of pairs of groups. Sketch the data with --pairs" in unpaired
-    refusal(run_cli("independence", "a.parquet", cwd=tables), 5)
-    refusal(run_cli("independence", "basis.nysk", cwd=tables), 5)
+    refusal(run_cli("independence", "a.parquet", cwd=tables), 3)
+    refusal(run_cli("independence", "basis.nysk", cwd=tables), 3)
     one = refusal(run_cli("independence", "a.parquet", "--group", "p=x,y", cwd=tables), 2)
     assert "give at least two groups: --group x=a,b --group y=c" in one
 
@@ -267,4 +268,31 @@ def test_too_few_shuffles_are_refused_before_anything_is_read(run_cli, tmp_path)
         result = run_cli("independence", "null.parquet", *groups, "--shuffles", "19", *more, cwd=tmp_path)
         assert result.returncode == 2 and "Use more --permutations" in result.stderr
     result = run_cli("independence", "null.parquet", cwd=tmp_path)
-    assert result.returncode == 5 and "name groups of columns with --group" in result.stderr
+    assert result.returncode == 3 and "name groups of columns with --group" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory):
+    """Two random walks, which have nothing to do with each other."""
+    path = tmp_path_factory.mktemp("walks") / "walks.parquet"
+    steps = np.random.default_rng(3).normal(size=(2, 800)).cumsum(axis=1)
+    pq.write_table(pa.table({"x": steps[0], "y": steps[1]}), path)
+    return path
+
+
+def test_series_raise_no_alarm_and_no_answer_is_a_failure(run_cli, walks):
+    ask = ["independence", walks, "--group", "p=x", "--group", "q=y", *QUICK]
+    alarmed = run_cli(*ask, "--alarm")
+    assert alarmed.returncode == 1 and "the groups cannot be tested" in alarmed.stderr
+    assert "Rows resemble their neighbours in p and q" in alarmed.stderr
+    assert "use --blocks random" in alarmed.stderr
+    found = json_of(run_cli(*ask, "--json"))
+    assert found["rejected"] is found["p_value"] is found["blocks"] is None
+    assert run_cli(*ask, "--blocks", "random", "--alarm").returncode == 7
+
+
+def test_the_statistic_is_named(run_cli, tables):
+    shown = run_cli("independence", "a.nysk", "-q", cwd=tables).stdout
+    assert "V-HSIC (critical value" in shown
+    shifted = run_cli("independence", "a.nysk", "-q", "--blocks", "consecutive", cwd=tables).stdout
+    assert "500 shifts of all rows (exact)" in shifted

@@ -149,7 +149,7 @@ def test_no_result_goes_to_a_file_called_dash(run_cli, shelf, command):
     arguments = [argument if "{out}" not in argument else "-" for argument in JSON_COMMANDS[command]]
     result = run_cli(command, *arguments, cwd=shelf)
     assert (result.returncode, result.stdout) == (2, "")
-    assert "results cannot be written to standard output; name a file" in result.stderr
+    assert "results cannot be written to a stream" in result.stderr
     assert sorted(shelf.iterdir()) == before
 
 
@@ -298,6 +298,11 @@ def test_variables_are_named_after_flags(run_cli, shelf, tmp_path, option):
         ("[sketch]\nlandmarks = 7.5\n", "'7.5' is neither a number"),
         ("[sketch]\nlandmarks = true\n", "'True' is neither a number"),
         ("[sketch\n", "settings.toml"),
+        ("[sketch]\nm = " + 500 * "{a = " + "1" + 500 * "}", "nested more than 64 levels deep"),
+        ("[sketch]\nblocks = [1]\n", "[sketch] blocks must be one value, not a list"),
+        ("[sketch]\nm = {a = 1}\n", "[sketch] m must be one value, not a table"),
+        ("[sketch]\ncolumns = [['x']]\n", "[sketch] columns must be one value, not a list"),
+        ('[sketch]\noutput = "\\u0000"\n', "[sketch] output must not hold null characters"),
         (b"\xff\xfe".decode("latin-1"), "settings.toml"),
         (None, "No such file"),
     ],

@@ -32,6 +32,11 @@ k = 2
 against = "previous"
 alpha = 0.99
 alarm = true
+[[comparisons]]
+name = "strict"
+against = "previous"
+alpha = 0.001
+at_least = 0.001
 """
 # Section of the page, and commands that together print all of its keys.
 LINES = [
@@ -48,13 +53,17 @@ LINES = [
     ("subtract", "subtract both.nysk january.nysk -o rest.nysk"),
     ("learn kmeans", "learn kmeans both.nysk -k 2:3 -o kmeans.json"),
     ("learn gmm", "learn gmm both.nysk -k 2:3 -o gmm.json"),
+    ("info", "info both.nysk --quality"),
+    ("info", "info kmeans.json"),
+    ("info", "info gmm.json"),
+    ("verify", "verify gmm.json"),
     ("assign", "assign kmeans.json january.csv -o labels.csv"),
     ("score", "score kmeans.json january.csv"),
     ("score", "score gmm.json january.csv"),
     ("comparison", "compare january.nysk february.nysk --robust 5"),
     ("compare", "compare january.nysk february.nysk rest.nysk"),
     ("independence", "independence january.csv -m 20 --group a=price --group b=days --group c=age --pairs"),
-    ("coreset", "coreset both.nysk -s 5 -o few.csv"),
+    ("coreset", "coreset both.nysk -s auto -o few.csv"),
     ("plot", "plot both.nysk -o both.svg"),
     ("export", "export both.nysk -o both.npz"),
     ("run", "run job.toml"),

@@ -35,8 +35,8 @@ DOERS = {
 RENAMED = {"dataset": "datasets", "group": "groups"}
 # What only a shell needs: how things are printed, where inputs are listed, which cluster runs a pass.
 SHELL_ONLY = {
-    "json", "quiet", "verbose", "log-format", "from-file", "scheduler", "workers", "worker-wait", "dry-run",
-    "alarm", "show-config",
+    "json", "quiet", "verbose", "log-format", "from-file", "scheduler", "workers", "worker-wait",
+    "worker-silence", "dry-run", "alarm", "show-config",
 }  # fmt: skip
 # Results that Python callers save themselves have no output; how they are saved is up to them.
 SAVED_BY_CALLERS = {
@@ -150,7 +150,7 @@ def test_left_out_columns_and_dropped_rows_are_warned_about(table):
     with pytest.warns(NysketchWarning) as caught:
         made = nysketch.sketch(table, landmarks=10, nulls="drop")
     texts = [str(one.message) for one in caught]
-    assert texts[0].startswith("left out: name (string")
+    assert texts[0].startswith("left out: name (text")
     assert texts[1] == "30 of 300 rows (10 %) were dropped: they hold nulls, NaN or infinities"
     assert all(one.filename == __file__ for one in caught)
     assert made.dropped_rows == 30

@@ -29,6 +29,7 @@ SCALE = SCRIPTS / "bench" / "scale.py"
 IMPORTS = SCRIPTS / "imports.py"
 WALKS = SCRIPTS / "walks.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
+CL_OMPR = SCRIPTS / "papers" / "cl_ompr.py"
 MONK = SCRIPTS / "papers" / "monk.py"
 MMD = SCRIPTS / "papers" / "mmd.py"
 QUADRATURE = SCRIPTS / "papers" / "kernel_quadrature.py"
@@ -109,15 +110,45 @@ def test_all_rows_as_landmarks_are_the_empirical_embedding(embeddings):
     assert error == pytest.approx(embeddings.empirical_error(mixture, rows), rel=1e-3)
 
 
+def test_the_embedding_of_a_table_is_that_of_its_rows(embeddings, tmp_path):
+    random = np.random.default_rng(0)
+    columns = {"a": random.normal(size=300), "b": random.integers(3, size=300), "c": np.ones(300)}
+    columns["a"][7] = np.nan
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    table = embeddings.Table.read(tmp_path / "t.parquet", most=1000, seed=0)
+    assert table.X.shape == (299, 2)  # neither the row without a number nor the constant
+    gram = np.exp(-cdist(table.X, table.X, "sqeuclidean") / (2 * table.bandwidth**2))
+    assert table.squared_norm() == pytest.approx(gram.mean(), rel=1e-12)
+    elsewhere = np.array([[0.3, -0.7]])
+    assert table.embedding(table.X[:5]) == pytest.approx(gram[:5].mean(axis=1), rel=1e-12)
+    values = np.exp(-cdist(elsewhere, table.X, "sqeuclidean") / (2 * table.bandwidth**2))
+    assert table.embedding(elsewhere) == pytest.approx(values.mean(axis=1), rel=1e-12)
+    # All rows, each once, are the distribution.
+    assert embeddings.empirical_error(table, table.X) == pytest.approx(0, abs=1e-6)
+
+
 @pytest.mark.slow
-def test_figure_1_in_small(tmp_path):
+def test_figures_of_embeddings_in_small(tmp_path):
+    table = pa.table({name: np.random.default_rng(ord(name)).normal(size=500) for name in "abc"})
+    pq.write_table(table, tmp_path / "a_bike.parquet")
     sizes = ["--rows", 100, 300, "--trials", 3, 2, "--landmarks", 5, 40, 200]
-    printed = run(EMBEDDINGS, *sizes, "--samplings", "uniform", "greedy", "--no-plot", "-o", tmp_path / "f")
-    assert "| 300 | 2 | 49 | " in printed
-    assert [path.name for path in tmp_path.iterdir()] == ["f.csv"]
-    with (tmp_path / "f.csv").open() as file:
-        table = {(int(r["n"]), int(r["m"]), r["sampling"], r["statistic"]): r for r in csv.DictReader(file)}
-    assert len(table) == 3 * (1 + 2 * 3 + 1 + 2 * 4)  # m of 200 is too many for 100 rows; √n log √n is added
+    sizes += ["--data", tmp_path, "--tables", "bike", "--table-rows", 100, "--table-trials", 2]
+    out = tmp_path / "out"
+    out.mkdir()
+    printed = run(EMBEDDINGS, *sizes, "--samplings", "uniform", "greedy", "--no-plot", "-o", out / "f")
+    assert "| mixture | 300 | 2 | **49** | " in printed
+    assert "| bike | 100 | 2 | **23** | " in printed
+    for title in ("mixture, n = 300", "bike, n = 100"):
+        assert f"- {title}, uniform: at m = √n log √n = " in printed
+        assert f"- {title}: the least error at this m is that of " in printed
+    assert [path.name for path in out.iterdir()] == ["f.csv"]
+    with (out / "f.csv").open() as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == 3 * (
+        1 + 2 * 3 + 1 + 2 * 4 + 1 + 2 * 3
+    )  # 200 of 100 rows: too many. √n log √n is added
+    rows = [r for r in read if r["data"] == "mixture"]
+    table = {(int(r["n"]), int(r["m"]), r["sampling"], r["statistic"]): r for r in rows}
     mean = {key[:3]: float(r["error"]) for key, r in table.items() if key[3] == "mean"}
     assert mean[300, 5, "uniform"] > mean[300, 40, "uniform"] > mean[300, 200, "uniform"]
     assert mean[300, 200, "uniform"] == pytest.approx(mean[300, 300, "empirical"], rel=0.05)
@@ -159,34 +190,93 @@ def test_landmarks_are_compared(tmp_path):
     assert 30 < needed["blob", "kmeans++"] < 70
 
 
+@pytest.fixture(scope="module")
+def published():
+    with loaded(CL_OMPR) as module:
+        yield module
+
+
+@pytest.mark.parametrize("features", ["nystrom", "fourier"])
+@pytest.mark.parametrize("covariance", ["point", "diag"])
+def test_gradient_of_the_normalised_correlation(published, covariance, features):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(300, 2))
+    sketch = nysketch.sketch(rows, landmarks=12, features=features, scale="none", cells=False, sample_rows=0)
+    matching = published.plain_matching(sketch, covariance, rows.var(axis=0))
+    correlation = published.Correlation(matching, matching.target)
+    at = random.normal(size=matching.family.size)
+    value, gradient = correlation(at)
+    assert abs(value) <= np.linalg.norm(matching.target) * (1 + 1e-12)  # of unit vectors: Cauchy and Schwarz
+    steps = 1e-6 * np.eye(len(at))
+    differences = [(correlation(at + h)[0] - correlation(at - h)[0]) / 2e-6 for h in steps]
+    assert gradient == pytest.approx(differences, rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("features", ["nystrom", "fourier"])
+def test_published_cl_ompr_finds_clusters_far_apart(published, features):
+    random = np.random.default_rng(1)
+    centres = np.array([[0.0, 0.0], [8.0, 1.0], [1.0, 9.0]])
+    rows = centres[random.integers(3, size=2000)] + random.normal(size=(2000, 2))
+    settings = {"features": features, "bandwidth": 3.0, "scale": "none", "cells": False, "sample_rows": 0}
+    sketch = nysketch.sketch(rows, landmarks=60, **settings)
+    for covariance, near in (("point", 0.6), ("diag", 0.2)):
+        found, distance = published.cl_ompr(sketch, 3, covariance, rows.var(axis=0), np.random.default_rng(0))
+        assert cdist(found.means, centres).min(axis=0).max() < near
+        assert found.weights.sum() == pytest.approx(1) and distance < 0.01
+        assert found.covariances.any() == (covariance == "diag")
+
+
 @pytest.mark.slow
-def test_compressive_learning_in_small(tmp_path):
+def test_compressive_learning_as_published_in_small(tmp_path):
     drawn = importlib.util.find_spec("matplotlib") is not None
-    sizes = ["--rows", 1000, "--clusters", 3, "--features", 4, "--trials", 2, "--sizes", 1, 5]
-    sizes += ["--sweep-trials", 1, "--sweep-sizes", 2, "--variances", 10, 1000, "--decoder-trials", 1]
-    series = ["--series", "uniform", "rows", "fourier", "--sets", "synthetic", "--tasks", "kmeans", "--paper"]
+    sizes = ["--rows", 1000, "--clusters", 3, "--features", 4, "--trials", 2, "--sizes", 1, 5, "--at", 5]
+    series = [
+        "--series",
+        "uniform",
+        "leverage",
+        "greedy",
+        "rows",
+        "fourier",
+        "--sets",
+        "synthetic",
+        "--paper",
+    ]
     plot = [] if drawn else ["--no-plot"]
-    printed = run(COMPRESSIVE, *sizes, *series, *plot, "-o", tmp_path / "f.png")
-    assert "- kmeans, synthetic, σ² of the median: Nyström has the lower risk in " in printed
-    assert "| kmeans | uniform | 2 | **" in printed
-    names = {"f.csv", "f.png", "f-bandwidths.png"} if drawn else {"f.csv"}
+    printed = run(COMPRESSIVE, *sizes, "--factors", 0.5, 2, *series, *plot, "-o", tmp_path / "f.svg")
+    for verdict in (
+        "- Figure 1, kmeans, synthetic: Nyström (uniform) has the lower risk in ",
+        "- Figure 1, landmarks: of 4 cells the lowest median is uniform in ",
+        "- gmm, synthetic: the sums have a lower median than their landmarks at ",
+        "- Figure 2, gmm, synthetic, m/p = 1: the range of good σ² is ",
+        "- Figure 3, synthetic: Nyström has the higher median ARI at ",
+        "- Figure 4, kmeans, synthetic, m/p = 5: the range of good σ² is ",
+    ):
+        assert verdict in printed
+    names = {"f.csv", *(f"f-{number}.svg" for number in (1, 2, 3, 4))} if drawn else {"f.csv"}
     assert {path.name for path in tmp_path.iterdir()} == names
     with (tmp_path / "f.csv").open() as file:
         table = list(csv.DictReader(file))
-    assert len(table) == 2 * 3 + 2 * 2
-    risk = {(r["figure"], r["series"], r["m"]): float(r["median"]) for r in table if r["figure"] == "1"}
-    assert 0.999 < risk["1", "uniform", "60"] < risk["1", "rows", "60"] < risk["1", "rows", "12"]
+    assert len(table) == 2 * (2 * 2 * 2 + 2 * 5)
+    risk = {
+        (r["series"], r["m"]): float(r["median"])
+        for r in table
+        if (r["figure"], r["task"]) == ("1", "kmeans")
+    }
+    assert 0.999 < risk["rows", "60"] < risk["rows", "12"]
+    assert 0.999 < risk["uniform", "60"] < 2
+    assert all(0 < float(r["ari"]) <= 1 for r in table if r["task"] == "kmeans" and r["series"] != "rows")
 
 
 @pytest.mark.slow
-def test_compressive_learning_of_a_file_with_the_tools_own_distance(tmp_path):
+def test_compressive_learning_of_a_file_with_the_tools_own_decoders(tmp_path):
     columns = {name: np.random.default_rng(ord(name)).normal(size=1500) for name in "abc"}
     pq.write_table(pa.table(columns), tmp_path / "a_bike_or_two.parquet")
-    sizes = ["--rows", 1000, "--clusters", 2, "--features", 3, "--trials", 1, "--sizes", 2]
-    series = ["--series", "quadrature", "--sets", "bike", "digits", "--tasks", "gmm", "--data", tmp_path]
+    sizes = ["--rows", 1000, "--clusters", 2, "--features", 3, "--trials", 1, "--sizes", 2, "--figures", 1]
+    series = ["--series", "uniform", "quadrature", "plain", "warm-20", "fourier+rows", "--bandwidth", 1]
+    series += ["--sets", "bike", "--tasks", "gmm", "--data", tmp_path]
     printed = run(COMPRESSIVE, *sizes, *series, "--no-plot", "-o", tmp_path / "f")
-    for data in ("bike", "digits"):
-        assert f"| {data}, σ² of the median | quadrature | " in printed
+    for name in ("uniform", "quadrature", "plain", "warm-20", "fourier+rows"):
+        assert f"| bike | {name} | × 1 | " in printed
 
 
 def quadrature(mean, deviation, nodes=80):
@@ -436,7 +526,7 @@ def test_coresets_are_judged_by_all_pairs_of_rows():
 @pytest.mark.slow
 def test_a_tiny_run_of_the_coreset_benchmark(tmp_path):
     out = tmp_path / "c.json"
-    sizes = ["--rows", 4096, "--columns", 2, "--size", 16, "--speed-rows", 20_000]
+    sizes = ["--rows", 4096, "--columns", 2, "--size", 16, "--speed-rows", 20_000, "--auto-rows", 3000]
     printed = run(CORESET, *sizes, "--json", out)
     assert "| d | n | seed | way | rows | mmd |" in printed
     found = json.loads(out.read_text())
@@ -444,6 +534,10 @@ def test_a_tiny_run_of_the_coreset_benchmark(tmp_path):
     assert {"k-means", "herding", "nysketch", "from a sketch"} <= set(near)
     assert near["nysketch"]["mmd"] < min(near["k-means"]["mmd"], near["herding"]["mmd"])
     assert near["herding"]["mmd"] < near["herding"]["random"]
+    (chosen,) = (r for r in found if r["section"] == "auto")
+    assert chosen["exact"] <= chosen["predicted"] <= chosen["target"] and chosen["s"] < 60
+    assert chosen["exact"] <= chosen["bound"] <= chosen["theorem"]
+    assert chosen["s by theorem"] > chosen["s"]
     fast = [r for r in found if r["section"] == "speed"]
     assert [r["landmarks"] for r in fast] == [500, 1000] and all(r["mismatch"] < 1e-12 for r in fast)
 
@@ -506,10 +600,39 @@ def test_quadrature_rules_keep_the_means_of_their_functions(kernel_quadrature, m
         )
 
 
+def test_the_verdict_on_quadrature_can_go_either_way(kernel_quadrature):
+    """Cells that are the reference itself, and cells that are not."""
+    module = kernel_quadrature
+    first, third, last = module.SETTINGS[0], module.SETTINGS[2], module.SETTINGS[4]
+
+    def verdict(shift, of_y, pinv, spread):
+        cells = {
+            (first, name, n): module.Cell([mean + shift - 0.01, mean + shift + 0.01], [1.0, 1.0])
+            for name, means in module.REFERENCE[1, 1].items()
+            for n, mean in zip(module.SIZES, means, strict=False)
+        }
+        four = (module.OF_H, module.OF_Z, module.OF_Y, module.OF_MU)
+        # The reference has no k_{s,μ}^Z at the largest n.
+        cells |= {(first, module.OF_MU, 64): module.Cell([-2.7], [1.0])}
+        cells |= {(first, module.OF_Y, 64): module.Cell([of_y, of_y], [1.0])}
+        cells |= {(third, name, 8): module.Cell([spread * i], [1.0]) for i, name in enumerate(four)}
+        cells |= {(last, module.PINV_Y, 8): module.Cell([pinv], [1.0])}
+        cells |= {(last, module.OF_Y, 8): module.Cell([-5.0], [1.0])}
+        return module.verdict(cells)
+
+    good, bad = verdict(0.0, -2.69, -4.0, 0.01), verdict(0.5, -1.0, -5.0, 0.5)
+    assert "28 of 28 means agree" in good[0] and "0 of 28" in bad[0]
+    assert "recover the error" in good[1] and "do NOT recover" in bad[1]
+    assert "are equally good" in good[2] and "are NOT equally good" in bad[2]
+    assert "loses digits" in good[3] and "does not lose digits" in bad[3]
+
+
 @pytest.mark.slow
 def test_kernel_quadrature_in_small(tmp_path):
     printed = run(QUADRATURE, "--most", 8, "--trials", 2, "--out", tmp_path)
     assert "| d = 1, r = 2, N = n³ | n = 4 | n = 8 | slope | seconds, n = 8 |" in printed
+    assert "(-0.25) | " in printed and "means agree with those of the authors' code" in printed
+    assert "the error of k_s^H" in printed and "the pseudo-inverse" in printed
     drawn = importlib.util.find_spec("matplotlib") is not None
     plots = {"kernel-quadrature-1.png", "kernel-quadrature-2.png"} if drawn else set()
     assert {path.name for path in tmp_path.iterdir()} == {"kernel-quadrature.csv"} | plots

@@ -10,26 +10,9 @@ import click
 from click.core import ParameterSource
 
 from nysketch.cli._options.common import Command, names
+from nysketch.cli._options.types import CountOrAuto
 from nysketch.cli._sections import ADVANCED_BASIS, BASIS, COLUMNS, option
 from nysketch.errors import UsageError
-
-
-class _Landmarks(click.ParamType):  # type: ignore[type-arg]
-    """A number, or `auto`."""
-
-    name = "landmarks"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Read one from text."""
-        if value == "auto":
-            return "auto"
-        try:
-            number = int(value)
-        except ValueError:
-            number = 0
-        if number < 1:
-            self.fail(f"{value!r} is neither a number of landmarks nor 'auto'", param, ctx)
-        return number
 
 
 def _per_group(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> str | dict[str, str]:
@@ -86,7 +69,7 @@ def basis_making(command: Command) -> Command:
         "-m",
         "--landmarks",
         section=BASIS,
-        type=_Landmarks(),
+        type=CountOrAuto("landmarks"),
         default=1000,
         show_default=True,
         metavar="N|auto",
@@ -144,12 +127,13 @@ def basis_making(command: Command) -> Command:
         "--bandwidth",
         section=BASIS,
         multiple=True,
-        default=["median"],
+        default=["auto"],
         show_default=True,
         metavar="[GROUP=]B",
         callback=_per_group,
         help="Bandwidth: median (of the distances between rows), a multiple such as 0.5*median, or a number "
-        "in scaled units. Several, separated by commas, give the mean of their Gaussian kernels.",
+        "in scaled units. Several, separated by commas, give the mean of their Gaussian kernels. auto: the "
+        "median, and finer ones if rows lie in clumps far below it.",
     )
     @option(
         "--degree",
@@ -199,10 +183,11 @@ def basis_making(command: Command) -> Command:
     @option(
         "--scale",
         section=BASIS,
-        type=click.Choice(["none", "standard", "robust"]),
-        default="standard",
+        type=click.Choice(["auto", "standard", "robust", "none"]),
+        default="auto",
         show_default=True,
-        help="Scale columns by their standard deviation, or by their quartiles (robust).",
+        help="Scale columns by their standard deviation: without wild values (auto), or of all values "
+        "(standard); or by their quartiles (robust).",
     )
     @option(
         "--pilot-rows",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from nysketch._support.machine import default_memory
+from nysketch._support.outputs import refuse_to_replace
+from nysketch._support.regular import read_limited, read_once, require_replaceable
 from nysketch._support.sizes import bytes_of
 from nysketch.cli import _output
 from nysketch.cli._sections import ADVANCED_INPUT, COLUMNS, INPUT, OUTPUT, RUNNING, TEST, option
@@ -77,11 +81,16 @@ as_json = option(
 )
 
 
+# Where the context of a command has the path of --config.
+CONFIG = "nysketch.config"
+
+
 def _file_name(ctx: click.Context, param: click.Parameter, path: Path) -> Path:
+    """Refuse what cannot be written, before anything is read; existing files are checked under their lock."""
     if not path.name:
         raise click.BadParameter("this is not a file name", ctx, param)
-    if path == Path("-"):
-        raise click.BadParameter("results cannot be written to standard output; name a file", ctx, param)
+    require_replaceable(path)
+    refuse_to_replace([ctx.meta[CONFIG]] if CONFIG in ctx.meta else [], path)
     return path
 
 
@@ -158,10 +167,13 @@ def inputs(command: Command) -> Command:
         section=INPUT,
         type=click.Path(path_type=Path),
         metavar="LIST",
-        help="Text file with one more input per line. Lines that start with # are comments.",
+        help="Text file with one more input per line, or - for standard input. Lines that start with # are "
+        "comments.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, inputs: tuple[str, ...], from_file: Path | None, **kwargs: Any) -> Any:
+        if from_file is not None and "output" in kwargs:
+            refuse_to_replace([from_file], kwargs["output"])
         return command(*args, inputs=all_inputs(inputs, from_file), **kwargs)
 
     return wrapped
@@ -172,13 +184,22 @@ def all_inputs(inputs: tuple[str, ...], from_file: Path | None) -> list[str]:
     listed = list(inputs)
     if from_file is not None:
         try:
-            lines = from_file.read_text().splitlines()
+            lines = _list_of(from_file).splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{from_file}: cannot read the list of inputs: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{from_file}: cannot read the list of inputs: {reason}") from error
         listed += [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not listed:
         raise UsageError("no inputs given")
     return listed
+
+
+def _list_of(from_file: Path) -> str:
+    if from_file != Path("-"):
+        return read_once(from_file).decode()
+    if sys.stdin is None:
+        raise InputError("standard input is closed: no list of inputs can be read from it")
+    return read_limited(sys.stdin.buffer).decode()
 
 
 def names(ctx: click.Context, param: click.Parameter, value: Any) -> tuple[str, ...] | None:
@@ -213,7 +234,8 @@ def files(command: Command) -> Command:
         "--allow-external",
         section=ADVANCED_INPUT,
         is_flag=True,
-        help="Follow links, external storage and virtual datasets in HDF5 files. For trusted files only.",
+        help="Follow links, external storage and virtual datasets in HDF5 files, and addresses that lead to "
+        "others (simplecache::…, reference://…). For trusted inputs only.",
     )
     @option(
         "--retries",
@@ -266,7 +288,8 @@ def table(command: Command) -> Command:
         type=click.UNPROCESSED,
         callback=names,
         metavar="NAMES",
-        help="Columns to use, in this order: a,b,c. Default: all numeric columns.",
+        help="Columns to use, in this order: a,b,c. Default: all numeric columns but serial numbers and "
+        "constants.",
     )
     @option(
         "--exclude",
@@ -382,8 +405,10 @@ threads = option(
 )
 
 
-def _bytes(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
-    """Read sizes like 512MB, 2GB or 1.5 GiB."""
+def _bytes(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int:
+    """Read sizes like 512MB, 2GB or 1.5 GiB; by default, see machine.py."""
+    if text is None:
+        return default_memory()
     try:
         return bytes_of(text)
     except ValueError as error:
@@ -393,9 +418,8 @@ def _bytes(ctx: click.Context, parameter: click.Parameter, text: str) -> int:
 memory = option(
     "--memory",
     section=RUNNING,
-    default="512MB",
-    show_default=True,
     metavar="SIZE",
     callback=_bytes,
-    help="Memory limit. It determines the default number of threads.",
+    help="Memory limit. It determines the default number of threads. Default: an eighth of the memory of the "
+    "machine, or of its container, but at least 512 MB.",
 )

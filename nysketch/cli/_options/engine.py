@@ -30,6 +30,7 @@ class EngineChoice:
     scheduler: str | None
     workers: int | None
     patience: float
+    silence: float
 
     def __post_init__(self) -> None:
         if self.name == "local":
@@ -68,7 +69,8 @@ class EngineChoice:
             raise UsageError("a cluster cannot read standard input: leave out --engine dask")
         from nysketch.engines.dask.engine import cluster
 
-        with cluster(self.scheduler, workers=self.workers, patience=self.patience) as engine:
+        waits: dict[str, Any] = {"patience": self.patience, "silence": self.silence}
+        with cluster(self.scheduler, workers=self.workers, **waits) as engine:
             yield engine
 
 
@@ -107,6 +109,16 @@ def engine(command: Command) -> Command:
         callback=common.seconds,
         help="How long to wait for the first worker, or for a new one after the last has gone.",
     )
+    @option(
+        "--worker-silence",
+        section=DASK,
+        type=float,
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        callback=common.seconds,
+        help="After how long others do the work of a worker that does not answer.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -115,10 +127,12 @@ def engine(command: Command) -> Command:
         scheduler: str | None,
         workers: int | None,
         worker_wait: float,
+        worker_silence: float,
         **kwargs: Any,
     ) -> Any:
         given = {"threads": threads, "scheduler": scheduler, "workers": workers}
-        choice = EngineChoice(engine, patience=worker_wait, **_meant(engine, given))
+        meant = _meant(engine, given)
+        choice = EngineChoice(engine, patience=worker_wait, silence=worker_silence, **meant)
         return command(*args, engine=choice, **kwargs)
 
     return wrapped
