@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -14,12 +15,25 @@ from nysketch.sources.locations import Location
 from nysketch.sources.protocol import Batch
 from nysketch.sources.selection import Field, names_of
 
+# A weak reference to the schema of the file that was opened last.
+_last: Any = None
+
+
+def _shared(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of the file before if it is equal: of wide ones, each would take half a megabyte."""
+    global _last
+    known = None if _last is None else _last()
+    if known is not None and known.equals(schema):
+        return known
+    _last = weakref.ref(schema)
+    return schema
+
 
 class ArrowFile(ABC):
     """A file whose columns have Arrow types; a fragment is whatever the format reads at a time."""
 
     def __init__(self, location: Location, schema: pa.Schema, fragment_rows: list[int]) -> None:
-        self.location, self._schema, self.fragment_rows = location, schema, fragment_rows
+        self.location, self._schema, self.fragment_rows = location, _shared(schema), fragment_rows
 
     @abstractmethod
     def where(self, index: int) -> str:

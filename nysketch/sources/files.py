@@ -37,6 +37,8 @@ from nysketch.sources.selection import Selection, names_of, require_field, requi
 
 # Where footers do not tell the extremes of columns: rows, fragments of a file and files to look at.
 _LOOKED_AT_ROWS, _LOOKED_AT = 256, 64
+# Extremes of so many files are held at a time: those of a thousand columns take 200 kB.
+_AT_A_TIME = 32
 
 
 class FilesSource:
@@ -121,15 +123,18 @@ class FilesSource:
         """Return the extremes over all rows, of Parquet files with statistics; else over some rows."""
         looked = dict.fromkeys(range(0, len(self._files), -(-len(self._files) // _LOOKED_AT)))
         found: dict[str, tuple[float, float]] = {}
-        with many_at_a_time(partial(_extremes, names=names), self._files) as ends:
-            for index, (file, future) in enumerate(zip(self._files, ends, strict=True)):
-                known = future.result()
-                rest = [name for name in names if name not in known and name in file.fields]
-                if rest and index in looked:
-                    known |= _extremes_of_some_rows(file, rest)
-                for name, (lower, upper) in known.items():
-                    before = found.get(name, (lower, upper))
-                    found[name] = (min(lower, before[0]), max(upper, before[1]))
+        for start in range(0, len(self._files), _AT_A_TIME):
+            files = self._files[start : start + _AT_A_TIME]
+            with many_at_a_time(partial(_extremes, names=names), files) as ends:
+                for index, (file, future) in enumerate(zip(files, ends, strict=True), start):
+                    known = future.result()
+                    rest = [name for name in names if name not in known] if index in looked else []
+                    if rest:
+                        offered = file.fields
+                        known |= _extremes_of_some_rows(file, [name for name in rest if name in offered])
+                    for name, (lower, upper) in known.items():
+                        before = found.get(name, (lower, upper))
+                        found[name] = (min(lower, before[0]), max(upper, before[1]))
         return found
 
     def fragments(self) -> Iterable[Fragment]:
