@@ -27,6 +27,12 @@ def stoppable(check: Callable[[], None]) -> Iterator[None]:
         _token.check = before
 
 
+def check_of_thread() -> Callable[[], None]:
+    """Return the `check` of this thread, for another thread that does some of its work."""
+    check: Callable[[], None] | None = getattr(_token, "check", None)
+    return check if check is not None else lambda: None
+
+
 def check_stopped() -> None:
     """Raise what the `check` of this thread raises, if its work was cancelled; without one, return."""
     if (check := getattr(_token, "check", None)) is not None:

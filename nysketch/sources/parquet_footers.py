@@ -5,13 +5,18 @@ Parsed, a footer takes nine times its size in the file: 200 MB for 100,000 row g
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nysketch._support.cancel import check_of_thread, stoppable
 from nysketch.errors import UsageError
 from nysketch.sources.locations import Location
 from nysketch.sources.parquet_groups import buffer_bytes
@@ -26,8 +31,15 @@ _LARGE_FILE_BYTES = 4 << 20
 # What is there besides, before a pass is planned; and what a pass takes with default options.
 _BESIDES_BYTES, _PASS_BYTES = 160 << 20, 512 * 10**6
 
-# Large footers are parsed one by one, though files are opened eight at a time.
-_one_by_one = threading.Lock()
+
+@functools.cache
+def _parser(process: int) -> ThreadPoolExecutor:
+    """Return the one thread that parses large footers, though files are opened eight at a time.
+
+    Each thread has a heap of its own, which gives little back: eight of them would hold eight footers.
+    """
+    del process  # a fork has no threads
+    return ThreadPoolExecutor(1, "nysketch-footers")
 
 
 class Footer:
@@ -62,8 +74,7 @@ class Footer:
                 elif size * _PARSED < _LARGE_FILE_BYTES:
                     opened = _open(file, columns)
                 else:
-                    with _one_by_one:
-                        opened = _open(file, columns)
+                    opened = _parser(os.getpid()).submit(_open_for, check_of_thread(), file, columns).result()
                 self._parsed = weakref.ref(opened.metadata)
                 self.bytes = _PARSED * opened.metadata.serialized_size
                 return opened
@@ -86,6 +97,12 @@ class Footer:
                 "`memory`, or write the file with larger row groups"
             )
         return min(stored, size)
+
+
+def _open_for(check: Callable[[], None], file: pa.NativeFile, columns: int) -> pq.ParquetFile:
+    """Open a file for another thread, which may be stopped."""
+    with stoppable(check):
+        return _open(file, columns)
 
 
 def _open(file: pa.NativeFile, columns: int, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:

@@ -1,10 +1,14 @@
 """Parquet files: what a reader of them is said to hold, and how they are read in less."""
 
+import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nysketch._support.cancel import check_stopped, stoppable
 from nysketch.columns import Column
 from nysketch.errors import UnreadableError, UsageError
 from nysketch.sources.expand import expand
@@ -215,3 +219,25 @@ def test_a_footer_that_does_not_fit_is_refused_before_it_is_parsed(tmp_path, mon
     with pytest.raises(UsageError, match=r"its footer of .* Allow 51\d MB with `memory`, or write the file"):
         ParquetFile.open(location, memory=160 << 20)
     assert ParquetFile.open(location, memory=200 << 20).fragment_rows == [1] * 10
+
+
+def test_one_thread_parses_large_footers_for_all(tmp_path, monkeypatch):
+    monkeypatch.setattr("nysketch.sources.parquet_footers._LARGE_FILE_BYTES", 1000)
+    threads, opened = [], pq.ParquetFile
+
+    def open_here(*args, **options):
+        check_stopped()
+        threads.append(threading.current_thread().name)
+        return opened(*args, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", open_here)
+    footers = [Footer(many_groups(tmp_path / f"{i}.parquet", 10), np.inf) for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        assert [each.metadata.num_row_groups for each in pool.map(Footer.open, footers)] == [10] * 4
+    assert len(threads) == 4 and len(set(threads)) == 1
+
+    def stopped():
+        raise CancelledError
+
+    with stoppable(stopped), pytest.raises(CancelledError):
+        footers[0].open()
