@@ -62,8 +62,9 @@ from nysketch.sources.protocol import Source
 _CARRIED = 2
 # Sampled rows to learn test functions from, where there is no pilot.
 _PILOT_ROWS = 10_000
-# As measured: 250 MiB for Python and libraries with compiled code, and something to spare.
-_BASE_BYTES = 280 << 20
+# As measured: 250 MiB for Python and libraries with compiled code, 35 more in a process that has to compile
+# it, and something to spare.
+_BASE_BYTES = 320 << 20
 _WAITING_BYTES = 32 << 20
 # Reductions of fragments that wait to be merged.
 _MOST_HELD = 256
