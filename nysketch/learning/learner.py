@@ -35,6 +35,8 @@ from nysketch.twosample.trimming import Trimmed, trim
 # where it matched them worse than that, 13 to 20 %, with any number (scripts/bench/learn.py, section itself).
 _SUMS_PER_PARAMETER = 1.8
 _WORST_FIT = 2.0
+# A number with more digits than the command meant would have no end.
+_MOST_TRIALS = 10_000
 
 # Called with what is being done, and how many steps of it are done.
 DecodingProgress = Callable[[str, int], None]
@@ -65,6 +67,8 @@ class Learner:
             raise UsageError(f"`covariance` must be one of {', '.join(COVARIANCES)}, not {covariance!r}")
         if trials is not None and trials < 1:
             raise UsageError(f"`trials` must be at least 1, not {trials}")
+        if trials is not None and trials > _MOST_TRIALS:
+            raise UsageError(f"`trials` must be at most {_MOST_TRIALS:,}")
         self._trimmed = None if robust is None else trim(sketch, robust, seed=seed)
         if self._trimmed is not None:
             _log_if_overwhelmed(self._trimmed)

@@ -568,6 +568,7 @@ def test_what_makes_no_sense_is_refused():
         ({"decoder": "magic"}, "`decoder` must be one of auto, clomp, shift, quadrature, cells, not 'magic'"),
         ({"covariance": "tied"}, "`covariance` must be one of spherical, diag, full, not 'tied'"),
         ({"trials": 0}, "`trials` must be at least 1"),
+        ({"trials": 10**30}, "`trials` must be at most 10,000"),
         ({"seed": -1}, "`seed` must be between 0"),
     ):
         with pytest.raises(UsageError, match=message):
