@@ -178,7 +178,7 @@ def _compare(pair: _Pair, names: tuple[str, str], options: Options) -> Compariso
     elif test is not None:
         tolerance = Tolerance(allowance or 0.0, rounding(first, second, both))
         weighted = first.weighted or second.weighted
-        chosen = choose_test(one, two, test, partition, tolerance, weighted=weighted)
+        chosen = choose_test(one, two, test, partition, tolerance, weighted=weighted, draws=options.draws())
         notes += notes_on_test(chosen)
         verdict = run_test(chosen, tolerance, options)
     explanation = None

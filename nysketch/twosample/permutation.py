@@ -15,6 +15,9 @@ PERMUTATION, BOOTSTRAP = "permutation", "bootstrap"
 # Blocks that differ in size by less than this, on average, may be exchanged for each other. The statistic
 # allows for their sizes: even with blocks fifty times as large on one side, the level of 5 % was 5.5 %.
 _SAME_SIZE = 0.1
+# Few blocks are put together from at least so many each, as evenly as these go, and may differ by more: of
+# 1,000 and 30,000 taxi trips (linear kernel), 4.3 % were found different that way, 9.3 % by the bootstrap.
+_EVEN, _FEW_OF_SAME_SIZE = 4, 0.25
 # Signs at a time: 4096 × 128 of them are 4 MB.
 _STEP = 4096
 
@@ -51,6 +54,23 @@ def exchangeable(first: Blocks, second: Blocks) -> tuple[Blocks, Blocks] | None:
         return None
     _, partner, size = max(found)
     return first.regroup(partner), second.regroup(size)
+
+
+def exchangeable_few(first: Blocks, second: Blocks, ways: int) -> tuple[Blocks, Blocks] | None:
+    """Put the blocks of one sample together until they are as large as those of the other, and few.
+
+    None if they cannot be, or if there are fewer than so many ways to exchange them.
+    """
+    small, large = sorted((first, second), key=lambda side: side.weight / len(side))
+    size = large.weight / len(large)
+    few = max(round(small.weight / size), 2)
+    mismatch = abs(math.log(small.weight / few / size))
+    if not few < FEWEST_BLOCKS <= len(large) or len(small) < _EVEN * few or mismatch > _FEW_OF_SAME_SIZE:
+        return None
+    if math.comb(few + len(large), few) < ways:
+        return None
+    grouped = small.group(np.arange(len(small)) % few)
+    return (grouped, second) if small is first else (first, grouped)
 
 
 def permutation_test(

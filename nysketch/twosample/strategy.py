@@ -14,7 +14,7 @@ from nysketch.twosample import mmd, permutation
 from nysketch.twosample.embeddings import Embedded, projection_error_bound
 from nysketch.twosample.mmd import FEWEST_BLOCKS, Blocks, Dependence
 from nysketch.twosample.permutation import BOOTSTRAP, PERMUTATION, MMDTestResult
-from nysketch.twosample.results import AUTO, CONSECUTIVE, RANDOM, Options
+from nysketch.twosample.results import AUTO, CONSECUTIVE, DEFAULT_PERMUTATIONS, RANDOM, Options
 
 # Relative to the length of a mean embedding. What float32 does to a row is the same in both samples, and only
 # sums are rounded differently; beside float64, its own error shows, 1.2e-4 where all rows were the same.
@@ -158,8 +158,21 @@ class ChosenTest:
         return min(map(len, self.blocks))
 
 
+# Of samples whose blocks differ in size by more than this, the larger one knows the spread of rows better:
+# heavy tails may be missing from the smaller, and the bootstrap takes it by what it has. Of 300 and 100,000
+# taxi trips (linear kernel), 20.7 % were found different by the bootstrap, 3.3 % by exchanging the blocks.
+_FAR_FROM_EQUAL = 8.0
+
+
 def choose_test(
-    one: Blocks, two: Blocks, test: str, partition: str, tolerance: Tolerance, *, weighted: bool
+    one: Blocks,
+    two: Blocks,
+    test: str,
+    partition: str,
+    tolerance: Tolerance,
+    *,
+    weighted: bool,
+    draws: int = DEFAULT_PERMUTATIONS,
 ) -> ChosenTest:
     """Choose between permutation and bootstrap if that is left open, and put blocks together for it."""
     if partition == CONSECUTIVE:
@@ -170,11 +183,17 @@ def choose_test(
                 "a test needs at least 2 blocks of rows in each sketch; sketch with more `blocks`"
             )
         return ChosenTest(test, (one, two), None, weighted)
-    equal = permutation.exchangeable(one, two)
+    equal = permutation.exchangeable(one, two) or permutation.exchangeable_few(one, two, draws)
     if test == AUTO:
-        exact = partition == RANDOM and not tolerance.allowance and not weighted and equal is not None
-        test = PERMUTATION if exact else BOOTSTRAP
+        may_exchange = partition == RANDOM and not tolerance.allowance and not weighted
+        permuted = equal is not None or _far_from_equal(one, two)
+        test = PERMUTATION if may_exchange and permuted else BOOTSTRAP
     return ChosenTest(test, (one, two), equal, weighted)
+
+
+def _far_from_equal(one: Blocks, two: Blocks) -> bool:
+    sizes = sorted(side.weight / len(side) for side in (one, two))
+    return sizes[1] > _FAR_FROM_EQUAL * sizes[0]
 
 
 def notes_on_test(chosen: ChosenTest) -> list[str]:
@@ -189,7 +208,7 @@ def notes_on_test(chosen: ChosenTest) -> list[str]:
             "Rows have weights: the permutation test treats blocks of equal weight as equally precise, and "
             "may reject too rarely. The bootstrap does not."
         )
-    if chosen.test == PERMUTATION and chosen.equal is None:
+    if chosen.test == PERMUTATION and chosen.equal is None and not _far_from_equal(*chosen.blocks):
         notes.append(
             "Blocks of the two samples cannot be made equally large: the permutation test is approximate."
         )

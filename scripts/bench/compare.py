@@ -52,6 +52,8 @@ Sections (--section; all of them unless told otherwise):
             kernel at robust scale; without corrupted rows, and with 3 of 1e6 a side. "untested" pairs had a
             warning instead of a verdict; the rate is that of the others. And the power: fares + 10 %, with 5
             corrupted rows a side. 500 pairs each
+  sizes     The same for samples of different size, none corrupted: lognormal rows and (with --data DIR) taxi
+            trips and KEGG, plain and with --robust auto; which test was taken. 300 pairs each
   real-level  False alarms at 5 % with the defaults of nysketch (Gaussian kernel at the median distance, scale
             auto), plain and with --robust auto, on real rows drawn with replacement (--data DIR) and on those
             simulated rows, 2,000 a side. 500 pairs each
@@ -129,6 +131,7 @@ RUNS = {
     "wild": 300,
     "scales": 300,
     "robust-level": 500,
+    "sizes": 300,
     "real-level": 500,
     "robust-grid": 1,
     "speed": 3,
@@ -712,6 +715,43 @@ def robust_level(run: Runner) -> Iterator[Result]:
         }
 
 
+SIZES = ((1000, 4000), (1000, 12_000), (1000, 30_000), (300, 30_000))
+
+
+def sizes_run(seed: Seed, *, source: str, folder: str | None, sizes: tuple[int, int]) -> Result:
+    rng = np.random.default_rng([*seed, *sizes])
+    basis = basis_of(source, folder, "linear")
+    pair = [
+        sketched(drawn(rng, n, source, folder), basis, (seed[0], 2 * seed[1] + side), sample_rows=500)
+        for side, n in enumerate(sizes)
+    ]
+    robust, plain = compared(*pair, seed, robust="auto"), compared(*pair, seed)
+    assert plain.verdict is not None
+    return {"robust": robust.rejected, "plain": bool(plain.rejected), "test": plain.verdict.test}
+
+
+def sizes(run: Runner) -> Iterator[Result]:
+    runs = run.runs("sizes")
+    for source in ("lognormal", *(("taxi", "KEGG") if run.data else ())):
+        for pair in SIZES:
+            work = partial(sizes_run, source=source, folder=run.data, sizes=pair)
+            results, seconds = run(work, runs, f"sizes {source} {pair}")
+            tested = [r for r in results if r["robust"] is not None]
+            low, high = interval(len(tested)) if tested else (0.0, 1.0)
+            yield {
+                "table": "False alarms at 5 % in samples of different size, linear kernel",
+                "rows": source,
+                "sizes": " and ".join(f"{n:,}" for n in pair),
+                "pairs": runs,
+                "plain": rate(results, "plain"),
+                "permuted": sum(r["test"] == "permutation" for r in results),
+                "untested": runs - len(tested),
+                "robust": rate(tested, "robust") if tested else math.nan,
+                "99 % of robust": f"{low:.3f}–{high:.3f}",
+                "seconds": seconds,
+            }
+
+
 def real_level(run: Runner) -> Iterator[Result]:
     for source in [*SIMULATED, *(TABLES if run.data else ())]:
         work = partial(robust_level_run, source=source, folder=run.data, bad=0, factor=1.0, kernel="gaussian")
@@ -981,6 +1021,7 @@ SECTIONS: dict[str, Callable[[Runner], Iterator[Result]]] = {
     "wild": wild,
     "scales": scales,
     "robust-level": robust_level,
+    "sizes": sizes,
     "real-level": real_level,
     "robust-grid": robust_grid,
     "speed": speed,

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nysketch.twosample.mmd import FEWEST_BLOCKS, Blocks, MMDEstimate, dependence, uncorrelated
-from nysketch.twosample.permutation import bootstrap_test, exchangeable, permutation_test
+from nysketch.twosample.permutation import (
+    bootstrap_test,
+    exchangeable,
+    exchangeable_few,
+    permutation_test,
+)
 
 
 def blocks_of(rows, labels):
@@ -160,6 +165,26 @@ def equal_blocks(count, size):
 def test_blocks_are_made_equally_large_where_they_can_be(first, second, expected):
     found = exchangeable(equal_blocks(*first), equal_blocks(*second))
     assert (None if found is None else (len(found[0]), len(found[1]))) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "ways", "expected"),
+    [
+        ((64, 10), (64, 300), 1000, (2, 64)),
+        ((64, 300), (64, 10), 1000, (64, 2)),
+        ((64, 10), (64, 300), 3000, None),  # 2,145 ways
+        ((64, 10), (64, 170), 100_000, (4, 64)),
+        ((64, 10), (64, 500), 1000, None),  # all rows of the first make one and a quarter
+        ((64, 10), (64, 40), 1000, None),  # no few: these are made equal anyway
+        ((7, 10), (64, 30), 1000, None),  # three of two or three blocks
+    ],
+)
+def test_few_blocks_are_as_large_as_those_of_the_other_sample(first, second, ways, expected):
+    one, two = equal_blocks(*first), equal_blocks(*second)
+    found = exchangeable_few(one, two, ways)
+    assert (None if found is None else (len(found[0]), len(found[1]))) == expected
+    for before, after in zip((one, two), found or (), strict=False):
+        assert np.allclose(before.mean, after.mean) and math.isclose(before.weight, after.weight)
 
 
 @given(st.integers(1, 80), st.integers(1, 80), st.floats(1, 1000), st.floats(1, 1000))

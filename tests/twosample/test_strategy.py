@@ -33,9 +33,11 @@ def chosen(test="auto", *, counts=(16, 16), rows=(10, 10), partition="random", w
         ({"allowance": 0.1}, "bootstrap"),
         ({"partition": "consecutive"}, "bootstrap"),
         ({"rows": (10.0, 14.0)}, "bootstrap"),  # not to be made equal without too few blocks
+        ({"counts": (64, 64), "rows": (10.0, 300.0)}, "permutation"),  # two of 320 against 64 of 300
+        ({"counts": (64, 64), "rows": (10.0, 5000.0)}, "permutation"),  # not to be made equal at all
     ],
 )
-def test_auto_permutes_only_where_that_is_exact_and_has_nothing_to_say(case, test):
+def test_auto_has_nothing_to_say_of_what_it_takes(case, test):
     found = chosen(**case)
     assert found.test == test and notes_on_test(found) == []
     assert run_test(found, Tolerance(), Options(permutations=50)).test == test
