@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from nysketch.accumulators.options import PassOptions
@@ -213,7 +214,7 @@ def room_for(
     least = needed(choices[-1], reader.least, count)
     if least > memory:
         raise UsageError(
-            f"this takes about {least / 1e6:,.0f} MB of memory with {count} thread(s), more than the "
+            f"this takes about {math.ceil(least / 1e6):,} MB of memory with {count} thread(s), more than the "
             f"{memory / 1e6:,.0f} MB allowed. Allow more with `memory`{advice}"
         )
     rows = next((rows for rows in choices if needed(rows, reader.ample, count) <= memory), None)

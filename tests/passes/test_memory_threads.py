@@ -64,14 +64,14 @@ def test_one_thread_reads_with_less_than_is_ample():
     found = room(300, Taken(100 * MB, 50 * MB), source)
     assert found.threads == 1 and 149 < found.source.limit <= 150
     assert 299 * MB < found.bytes <= 300 * MB
-    with pytest.raises(UsageError, match=r"^this takes about 180 MB of memory with 1 thread\(s\)"):
+    with pytest.raises(UsageError, match=r"^this takes about 181 MB of memory with 1 thread\(s\)"):
         room(179, Taken(100 * MB, 50 * MB), source)
 
 
 def test_threads_that_are_wanted_share_what_there_is():
     found = room(300, Taken(100 * MB, 50 * MB), FakeSource(ample=400, least=10), threads=2)
     assert found.threads == 2 and 49 < found.source.limit <= 50
-    with pytest.raises(UsageError, match=r"takes about 400 MB of memory with 5 thread\(s\)"):
+    with pytest.raises(UsageError, match=r"takes about 401 MB of memory with 5 thread\(s\)"):
         room(300, Taken(100 * MB, 50 * MB), FakeSource(ample=400, least=10), threads=5)
 
 
@@ -87,8 +87,16 @@ def test_batches_become_smaller_before_columns_are_read_apart(monkeypatch):
 
 def test_no_room_for_one_thread_is_an_error_that_says_what_helps():
     words = (
-        r"^this takes about 2,150 MB of memory with 1 thread\(s\), more than the 1,000 MB allowed\. "
+        r"^this takes about 2,151 MB of memory with 1 thread\(s\), more than the 1,000 MB allowed\. "
         r"Allow more with `memory`, or less of it$"
     )
     with pytest.raises(UsageError, match=words):
         room(1000, Taken(2000 * MB, 150 * MB), advice=", or less of it")
+
+
+def test_the_memory_that_is_named_is_enough():
+    taken, source = Taken(100 * MB + 400_000, 50 * MB), FakeSource(ample=400, least=30)
+    with pytest.raises(UsageError, match=r"takes about (\d+) MB") as refused:
+        room(150, taken, source)
+    named = int(str(refused.value).split("about ")[1].split()[0])
+    assert named == 181 and room(named, taken, source).threads == 1
