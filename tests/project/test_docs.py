@@ -147,6 +147,7 @@ OTHERS = {
     "docs/benchmarks/memory.md": {"--software", "--cold"},
     "docs/benchmarks/scale.md": {"--section", "--rows"},
     "docs/benchmarks/speed.md": {"--rows", "--repeat"},
+    "docs/benchmarks/ugly-data.md": {"--software"},
     "docs/guides/clusters.md": {"--array", "--mem", "--for", "--drop-nulls", "--scheduler-file"},
     "docs/guides/inputs.md": {"--by"},
 }

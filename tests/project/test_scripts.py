@@ -26,6 +26,7 @@ LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
 CORESET = SCRIPTS / "bench" / "coreset.py"
 SCALE = SCRIPTS / "bench" / "scale.py"
+UGLY = SCRIPTS / "bench" / "ugly.py"
 IMPORTS = SCRIPTS / "imports.py"
 WALKS = SCRIPTS / "walks.py"
 COMPRESSIVE = SCRIPTS / "papers" / "compressive_learning.py"
@@ -668,6 +669,15 @@ def test_the_bench_of_scale_measures_and_compares(tmp_path):
     assert results["overhead"]["identical"] and "identical files: True" in text
     assert len(results["projections"]) == 6
     assert all(cost > 0 for cost in results["costs"].values())
+
+
+@pytest.mark.slow
+def test_ugly_data_are_given_to_every_version():
+    lines = run(UGLY, "--only", "serial-numbers", "--software", ROOT).splitlines()
+    assert lines[0] == f"| case | {ROOT.name} | here |"
+    cases = {what: found for what, *found in (line.strip("| ").split(" | ") for line in lines[2:])}
+    assert cases["their columns that are watched"] == ["`x`, `y`"] * 2
+    assert len(cases) == 2
 
 
 def test_projections_are_those_of_a_simple_model():
