@@ -715,7 +715,7 @@ def robust_level(run: Runner) -> Iterator[Result]:
         }
 
 
-SIZES = ((1000, 4000), (1000, 12_000), (1000, 30_000), (300, 30_000))
+UNEQUAL = ((1000, 4000), (1000, 12_000), (1000, 30_000), (300, 30_000))
 
 
 def sizes_run(seed: Seed, *, source: str, folder: str | None, sizes: tuple[int, int]) -> Result:
@@ -733,7 +733,7 @@ def sizes_run(seed: Seed, *, source: str, folder: str | None, sizes: tuple[int, 
 def sizes(run: Runner) -> Iterator[Result]:
     runs = run.runs("sizes")
     for source in ("lognormal", *(("taxi", "KEGG") if run.data else ())):
-        for pair in SIZES:
+        for pair in UNEQUAL:
             work = partial(sizes_run, source=source, folder=run.data, sizes=pair)
             results, seconds = run(work, runs, f"sizes {source} {pair}")
             tested = [r for r in results if r["robust"] is not None]

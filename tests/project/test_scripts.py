@@ -1,5 +1,6 @@
 """Scripts for papers and benchmarks: tiny runs of each in a process, their integrals and estimators."""
 
+import argparse
 import csv
 import importlib.util
 import json
@@ -24,6 +25,7 @@ SCRIPTS = ROOT / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
 LANDMARKS = SCRIPTS / "bench" / "landmarks.py"
 INDEPENDENCE = SCRIPTS / "bench" / "independence.py"
+COMPARE = SCRIPTS / "bench" / "compare.py"
 CORESET = SCRIPTS / "bench" / "coreset.py"
 SCALE = SCRIPTS / "bench" / "scale.py"
 UGLY = SCRIPTS / "bench" / "ugly.py"
@@ -669,6 +671,16 @@ def test_the_bench_of_scale_measures_and_compares(tmp_path):
     assert results["overhead"]["identical"] and "identical files: True" in text
     assert len(results["projections"]) == 6
     assert all(cost > 0 for cost in results["costs"].values())
+
+
+@pytest.mark.slow
+def test_every_section_of_the_bench_of_comparisons_begins():
+    options = argparse.Namespace(seed=0, runs=1, processes=1, data=None)
+    with loaded(COMPARE) as bench:
+        for name in bench.SECTIONS.keys() - {"speed", "robust-grid"}:
+            assert next(bench.SECTIONS[name](bench.Runner(options)))["table"], name
+        found = bench.robust_grid_run((0, 0), kernel="linear", blocks=64)["found"]
+    assert len(found) == 41 and all(case["how"] != "silent" for case in found)
 
 
 @pytest.mark.slow
