@@ -9,6 +9,7 @@ import math
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -253,7 +254,7 @@ class FilesSource:
         memory = functools.reduce(operator.or_, (file.reader_memory(names) for file in measured))
         # Readers share the footer of one file; of several files, each may read another.
         others = memory.shared if len(self._files) > 1 else 0
-        return ReaderMemory(memory.ample + others, memory.least + others, memory.shared)
+        return replace(memory, ample=memory.ample + others, least=memory.least + others)
 
     def within(self, limit: int, batch_rows: int) -> FilesSource:
         """Return the same source, of which each reader stays within so many bytes and rows of a batch."""

@@ -86,7 +86,8 @@ class ParquetFile(ArrowFile):
             return ReaderMemory.of(0)
         with self._footer.open() as file:
             memory = self._memory_of(file, self._largest, names)
-        return ReaderMemory(memory.ample, memory.least, self._footer.bytes)
+        where = f"{self.where(self._largest)} (its largest page has {memory.largest_page / 1e6:,.0f} MB)"
+        return ReaderMemory(memory.ample, memory.least, self._footer.bytes, where)
 
     def _memory_of(self, file: pq.ParquetFile, index: int, names: Sequence[str]) -> GroupMemory:
         """Return what reading a row group takes: by its footer if that fits anyway, or else by its pages."""
