@@ -327,7 +327,10 @@ def _extremes_of_some_rows(file: TableFile, names: Sequence[str]) -> dict[str, t
     found: dict[str, tuple[float, float]] = {}
     for index in fragments[:: -(-len(fragments) // _LOOKED_AT) or 1] if columns else ():
         read = partial(file.read, index, columns, None, _LOOKED_AT_ROWS)
-        for column, values in zip(columns, next(_with_retries(file, index, read)).values, strict=True):
+        first = next(_with_retries(file, index, read), None)
+        if first is None:
+            continue  # its footer declares more rows than there are: reading them will say so
+        for column, values in zip(columns, first.values, strict=True):
             known = values[np.isfinite(values)]
             if len(known):
                 lower, upper = found.get(column.name, (np.inf, -np.inf))
