@@ -127,18 +127,11 @@ class ParquetFile(ArrowFile):
             )
         return memory.blocks_within(self._limit)
 
-    def _require_declared_pages(
-        self, file: pq.ParquetFile, index: int, names: Sequence[str], allocated: int
-    ) -> None:
-        """Raise an UnreadableError if pages are larger than the footer declares.
-
-        What Arrow has allocated since then, for all threads, only says when to look into the pages.
-        """
-        if self._limit is None or pa.total_allocated_bytes() - allocated <= self._limit:
-            return
+    def _require_declared_pages(self, file: pq.ParquetFile, index: int, names: Sequence[str]) -> None:
+        """Raise an UnreadableError if pages are larger than the footer declares."""
         group, leaves = file.metadata.row_group(index), leaves_of(file.metadata.schema, names)
         memory = self._measured(group, leaves, index)
-        if memory.ample > self._limit:
+        if self._limit is not None and memory.ample > self._limit:
             raise UnreadableError(
                 f"{self.where(index)}: damaged: reading it takes {memory.ample / 1e6:,.0f} MB of memory, "
                 "more than the sizes that its footer declares"
@@ -201,12 +194,16 @@ class ParquetFile(ArrowFile):
             if blocks is not None:
                 yield from self._batches_of_blocks(file, index, names, batch_rows, blocks)
                 return
-            allocated = pa.total_allocated_bytes()
-            for number, batch in enumerate(
-                file.iter_batches(batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False)
+            # What Arrow has allocated since, for all threads, only says when to look into the pages, once.
+            most = math.inf if self._limit is None else pa.total_allocated_bytes() + self._limit
+            for batch in file.iter_batches(
+                batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False
             ):
-                if not number:
-                    self._require_declared_pages(file, index, names, allocated)
+                exceeded = pa.total_allocated_bytes() > most
+                if exceeded:
+                    self._require_declared_pages(file, index, names)
+                if exceeded or self.location.is_remote:  # of which every look takes requests
+                    most = math.inf
                 yield batch
         except DAMAGE as error:
             self._forget_last()
