@@ -1,7 +1,10 @@
-"""What several test files need: small sketches, and the file layout written a second time."""
+"""What several test files need: small sketches, scripts, and the file layout written a second time."""
 
 import hashlib
+import importlib.util
 import json
+import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +18,17 @@ ROOT = Path(__file__).parent.parent
 ARCHIVES = ROOT / "tests" / "promises" / "archives"
 
 DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8", "int32": "I32"}
+
+
+@contextmanager
+def loaded(script):
+    """Give the module of a script."""
+    spec = importlib.util.spec_from_file_location(f"script_{script.stem}", script)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
 
 
 def small_sketch(*, rows=300, seed=0, landmarks=8, blocks=4, weights=None, precision="float32"):

@@ -30,7 +30,8 @@ def text_from_arrays(name: str, arrays: Arrays) -> NDArray[Any]:
     if data.dtype != np.uint8 or ends.dtype != np.int64 or data.ndim != 1 or ends.ndim != 1:
         raise ValueError(f"{name} holds no strings")
     starts = np.concatenate([[0], ends])
-    if (np.diff(starts) < 0).any() or starts[-1] != len(data):
+    # Not by differences: of hostile integers, these overflow.
+    if (starts[1:] < starts[:-1]).any() or starts[-1] != len(data):
         raise ValueError(f"the strings of {name} do not fit their bytes")
     content = data.tobytes()
     strings = np.empty(len(ends), object)

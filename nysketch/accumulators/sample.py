@@ -228,7 +228,8 @@ class RowSample(Statistic):
         weights = arrays[f"{name}.weights"] if weighted else None
         if keys.dtype != np.int64 or keys.ndim != 1 or len(keys) > capacity:
             raise ValueError(f"{name}.keys are impossible")
-        if len(keys) and (keys[0] < 0 or keys[-1] > bound or (np.diff(keys) < 0).any()):
+        # Not by differences: of hostile integers, these overflow.
+        if len(keys) and (keys[0] < 0 or keys[-1] > bound or (keys[1:] < keys[:-1]).any()):
             raise ValueError(f"{name}.keys are out of order")
         if not text and (rows.dtype != dtype or rows.shape != (len(keys), d) or not np.isfinite(rows).all()):
             raise ValueError(f"{name}.rows are impossible")

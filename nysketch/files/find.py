@@ -29,6 +29,8 @@ def sketch_files(inputs: Sequence[str], *, but: Path | None = None) -> list[Path
             ]
         except (OSError, ValueError) as error:
             raise InputError(f"{text}: cannot look it up: {error}") from error
+        if not matches:
+            raise InputError(f"{text}: no sketches besides {but}")
         files += matches
         brought |= {real: text for name, real in matches if name != text}
     times = Counter(real for _, real in files)

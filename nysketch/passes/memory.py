@@ -213,9 +213,12 @@ def room_for(
 
     least = needed(choices[-1], reader.least, count)
     if least > memory:
+        reading = ""
+        if reader.where and needed(choices[-1], 0, count) <= memory:  # nothing but reading is to blame
+            reading = f"; {reader.least / 1e6:,.0f} MB for each thread that reads {reader.where}"
         raise UsageError(
             f"this takes about {math.ceil(least / 1e6):,} MB of memory with {count} thread(s), more than the "
-            f"{memory / 1e6:,.0f} MB allowed. Allow more with `memory`{advice}"
+            f"{memory / 1e6:,.0f} MB allowed{reading}. Allow more with `memory`{advice}"
         )
     rows = next((rows for rows in choices if needed(rows, reader.ample, count) <= memory), None)
     if rows is None:

@@ -60,7 +60,10 @@ class FeatherFile(ArrowFile):
     def reader_memory(self, names: Sequence[str]) -> ReaderMemory:
         """Return the memory of one open reader: a record batch, unless it is a view of the file."""
         del names
-        return ReaderMemory.of(_VIEW_BYTES if self._is_view else self._batch_bytes)
+        if self._is_view or not self.fragment_rows:
+            return ReaderMemory.of(_VIEW_BYTES)
+        largest = self.fragment_rows.index(max(self.fragment_rows))
+        return ReaderMemory.of(self._batch_bytes, self.where(largest))
 
     @cached_property
     def _batch_bytes(self) -> int:

@@ -9,6 +9,7 @@ import math
 import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -253,7 +254,7 @@ class FilesSource:
         memory = functools.reduce(operator.or_, (file.reader_memory(names) for file in measured))
         # Readers share the footer of one file; of several files, each may read another.
         others = memory.shared if len(self._files) > 1 else 0
-        return ReaderMemory(memory.ample + others, memory.least + others, memory.shared)
+        return replace(memory, ample=memory.ample + others, least=memory.least + others)
 
     def within(self, limit: int, batch_rows: int) -> FilesSource:
         """Return the same source, of which each reader stays within so many bytes and rows of a batch."""
@@ -326,7 +327,10 @@ def _extremes_of_some_rows(file: TableFile, names: Sequence[str]) -> dict[str, t
     found: dict[str, tuple[float, float]] = {}
     for index in fragments[:: -(-len(fragments) // _LOOKED_AT) or 1] if columns else ():
         read = partial(file.read, index, columns, None, _LOOKED_AT_ROWS)
-        for column, values in zip(columns, next(_with_retries(file, index, read)).values, strict=True):
+        first = next(_with_retries(file, index, read), None)
+        if first is None:
+            continue  # its footer declares more rows than there are: reading them will say so
+        for column, values in zip(columns, first.values, strict=True):
             known = values[np.isfinite(values)]
             if len(known):
                 lower, upper = found.get(column.name, (np.inf, -np.inf))

@@ -252,7 +252,7 @@ class HDF5File:
         held = max(_BATCH_BYTES, _BATCH_ROWS * self._layout.row_bytes)
         if not self._cache.keeps_chunks:
             held = max(held, self._cache.long_read_bytes)
-        return ReaderMemory.of(self._cache.bytes + self._cache.beside_bytes + held)
+        return ReaderMemory.of(self._cache.bytes + self._cache.beside_bytes + held, str(self.location))
 
     def within(self, limit: int) -> HDF5File:
         """Return the file itself: a chunk takes what it takes."""

@@ -16,7 +16,7 @@ from nysketch.errors import UnreadableError, UsageError
 from nysketch.sources.arrow import list_width
 from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
-from nysketch.sources.parquet_footers import DAMAGE, Footer
+from nysketch.sources.parquet_footers import DAMAGE, Footer, is_sound
 from nysketch.sources.parquet_groups import Blocks, GroupMemory, leaves_of
 from nysketch.sources.protocol import ReaderMemory, text_memory
 
@@ -85,8 +85,11 @@ class ParquetFile(ArrowFile):
         if not self.fragment_rows:
             return ReaderMemory.of(0)
         with self._footer.open() as file:
+            if not is_sound(file.metadata, [self._largest], names):
+                return ReaderMemory.of(0)  # reading it will say so
             memory = self._memory_of(file, self._largest, names)
-        return ReaderMemory(memory.ample, memory.least, self._footer.bytes)
+        where = f"{self.where(self._largest)} (its largest page has {memory.largest_page / 1e6:,.0f} MB)"
+        return ReaderMemory(memory.ample, memory.least, self._footer.bytes, where)
 
     def _memory_of(self, file: pq.ParquetFile, index: int, names: Sequence[str]) -> GroupMemory:
         """Return what reading a row group takes: by its footer if that fits anyway, or else by its pages."""
@@ -110,6 +113,8 @@ class ParquetFile(ArrowFile):
             return None
         if GroupMemory.surely_fits(file.metadata.row_group(index), len(names), self._limit):
             return None
+        if not is_sound(file.metadata, [index], names):
+            return None  # reading it will say so
         memory = self._memory_of(file, index, names)
         if memory.ample <= self._limit:
             return None
@@ -122,18 +127,11 @@ class ParquetFile(ArrowFile):
             )
         return memory.blocks_within(self._limit)
 
-    def _require_declared_pages(
-        self, file: pq.ParquetFile, index: int, names: Sequence[str], allocated: int
-    ) -> None:
-        """Raise an UnreadableError if pages are larger than the footer declares.
-
-        What Arrow has allocated since then, for all threads, only says when to look into the pages.
-        """
-        if self._limit is None or pa.total_allocated_bytes() - allocated <= self._limit:
-            return
+    def _require_declared_pages(self, file: pq.ParquetFile, index: int, names: Sequence[str]) -> None:
+        """Raise an UnreadableError if pages are larger than the footer declares."""
         group, leaves = file.metadata.row_group(index), leaves_of(file.metadata.schema, names)
         memory = self._measured(group, leaves, index)
-        if memory.ample > self._limit:
+        if self._limit is not None and memory.ample > self._limit:
             raise UnreadableError(
                 f"{self.where(index)}: damaged: reading it takes {memory.ample / 1e6:,.0f} MB of memory, "
                 "more than the sizes that its footer declares"
@@ -160,25 +158,31 @@ class ParquetFile(ArrowFile):
         """Return the smallest and largest value of columns, where the statistics of all row groups tell."""
         with self._footer.open() as file:
             metadata = file.metadata
+            groups = range(metadata.num_row_groups)
             places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+            known = [name for name in names if name in places]
             found: dict[str, tuple[float, float]] = {}
-            for name in names:
-                if name in places:
-                    columns = (
-                        metadata.row_group(i).column(places[name]) for i in range(metadata.num_row_groups)
-                    )
-                    ends = _extremes([column.statistics for column in columns])
-                    if ends is not None:
-                        found[name] = ends
+            if not is_sound(metadata, groups, known):
+                return found
+            for name in known:
+                kind = metadata.schema.column(places[name]).physical_type
+                columns = [metadata.row_group(i).column(places[name]) for i in groups]
+                if any(column.physical_type != kind for column in columns):
+                    continue  # asked for statistics of another type, pyarrow ends the process
+                ends = _extremes([column.statistics for column in columns])
+                if ends is not None:
+                    found[name] = ends
         return found
 
     def text_bytes(self, name: str) -> int:
         """Estimate the memory that a column of text takes, from the largest row group."""
         rows = max(self.fragment_rows)
+        index = self.fragment_rows.index(rows)
+        size = 0
         with self._footer.open() as file:
-            group = file.metadata.row_group(self.fragment_rows.index(rows))
-            columns = [group.column(i) for i in range(group.num_columns)]
-        size = sum(column.total_uncompressed_size for column in columns if column.path_in_schema == name)
+            if is_sound(file.metadata, [index], [name]):
+                group, leaves = file.metadata.row_group(index), leaves_of(file.metadata.schema, [name])
+                size = sum(group.column(i).total_uncompressed_size for i in leaves.get(name, ()))
         # What was a dictionary when it was written is stored with all of it in one page.
         is_dictionary = pa.types.is_dictionary(self._schema.field(name).type)
         return text_memory(size / max(rows, 1)) + (_DICTIONARY_COPIES * size if is_dictionary else 0)
@@ -190,12 +194,16 @@ class ParquetFile(ArrowFile):
             if blocks is not None:
                 yield from self._batches_of_blocks(file, index, names, batch_rows, blocks)
                 return
-            allocated = pa.total_allocated_bytes()
-            for number, batch in enumerate(
-                file.iter_batches(batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False)
+            # What Arrow has allocated since, for all threads, only says when to look into the pages, once.
+            most = math.inf if self._limit is None else pa.total_allocated_bytes() + self._limit
+            for batch in file.iter_batches(
+                batch_size=batch_rows, row_groups=[index], columns=names, use_threads=False
             ):
-                if not number:
-                    self._require_declared_pages(file, index, names, allocated)
+                exceeded = pa.total_allocated_bytes() > most
+                if exceeded:
+                    self._require_declared_pages(file, index, names)
+                if exceeded or self.location.is_remote:  # of which every look takes requests
+                    most = math.inf
                 yield batch
         except DAMAGE as error:
             self._forget_last()

@@ -62,28 +62,30 @@ class ReaderMemory:
     """Memory that one reader of a source may hold beside the batch it yields, and all of them together.
 
     `ample` is what it takes to read as fast as can be, `least` what it cannot do without: in between it reads
-    fewer columns or rows at once.
+    fewer columns or rows at once. `where` is the place that needs most, in words, if it is one of a file.
     """
 
     ample: int
     least: int
     shared: int = 0
+    where: str = ""
 
     @classmethod
-    def of(cls, size: int) -> ReaderMemory:
+    def of(cls, size: int, where: str = "") -> ReaderMemory:
         """Return that of a reader which takes as much as it takes."""
-        return cls(size, size)
+        return cls(size, size, where=where)
 
     def __add__(self, other: ReaderMemory) -> ReaderMemory:
-        return ReaderMemory(
-            self.ample + other.ample, self.least + other.least, max(self.shared, other.shared)
-        )
+        shared, where = max(self.shared, other.shared), self._larger(other).where
+        return ReaderMemory(self.ample + other.ample, self.least + other.least, shared, where)
 
     def __or__(self, other: ReaderMemory) -> ReaderMemory:
         """Return what is enough for either."""
-        return ReaderMemory(
-            max(self.ample, other.ample), max(self.least, other.least), max(self.shared, other.shared)
-        )
+        shared, where = max(self.shared, other.shared), self._larger(other).where
+        return ReaderMemory(max(self.ample, other.ample), max(self.least, other.least), shared, where)
+
+    def _larger(self, other: ReaderMemory) -> ReaderMemory:
+        return max(self, other, key=lambda memory: memory.least)
 
 
 class Source(Protocol):

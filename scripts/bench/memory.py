@@ -112,7 +112,7 @@ def repeated(rows: int, distinct: int, columns: int, **options: Any) -> Callable
 
 
 def page_bomb(path: Path) -> None:
-    """Write 60 kB that are pages of 240 MB."""
+    """Write 180 kB that are pages of 240 MB."""
     column = np.zeros(60 * MB, "f4")
     column[::7] = 1  # neither constant nor much larger
     table = pa.table({f"c{i}": column for i in range(8)})

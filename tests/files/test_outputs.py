@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 
 import pytest
@@ -11,7 +12,7 @@ from nysketch._support import outputs
 from nysketch._support.companions import beside, checkpoint_path, lock_path
 from nysketch._support.locks import output_lock
 from nysketch._support.outputs import claimed
-from nysketch.errors import LockedError, OutputError, UsageError
+from nysketch.errors import InputError, LockedError, OutputError, UsageError
 from nysketch.files.export import export_file
 from nysketch.plotting.plots import plot
 from tests.disturbances import PATIENCE, noting_waits, wait_for
@@ -230,6 +231,17 @@ def test_a_directory_of_sketches_may_hold_the_output(run_cli, shelf, tmp_path):
         assert result.returncode == 0, result.stderr
         assert nysketch.load(tmp_path / "both.nysk").rows == 1200
     assert listing(tmp_path) == ["a.nysk", "b.nysk", "both.nysk"]
+
+
+@pytest.mark.parametrize("given", ["there", "there/*.nysk"])
+def test_a_directory_of_nothing_but_the_output_has_no_sum(shelf, tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    only = shutil.copy(shelf / "a.nysk", "there")
+    before = (tmp_path / only).read_bytes()
+    with pytest.raises(InputError, match=rf"{re.escape(given)}: no sketches besides there/a\.nysk"):
+        nysketch.merge(given, output=only, if_exists="overwrite")
+    assert (tmp_path / only).read_bytes() == before
 
 
 def test_a_quick_command_waits_for_another_writer(start_cli, shelf, tmp_path, tmp_path_factory):

@@ -16,8 +16,8 @@ class FakeSource:
 
     columns, rereadable = (), True
 
-    def __init__(self, ample=0, least=0, shared=0):
-        self.reader_memory = ReaderMemory(ample * MB, least * MB, shared * MB)
+    def __init__(self, ample=0, least=0, shared=0, where=""):
+        self.reader_memory = ReaderMemory(ample * MB, least * MB, shared * MB, where)
 
     def within(self, limit, batch_rows):
         limited = FakeSource()
@@ -92,6 +92,15 @@ def test_no_room_for_one_thread_is_an_error_that_says_what_helps():
     )
     with pytest.raises(UsageError, match=words):
         room(1000, Taken(2000 * MB, 150 * MB), advice=", or less of it")
+
+
+def test_the_place_in_a_file_that_takes_too_much_is_named():
+    source = FakeSource(ample=400, least=30, where="x.parquet, row group 3 (its largest page has 20 MB)")
+    words = r"179 MB allowed; 30 MB for each thread that reads x\.parquet, row group 3 \(its largest page"
+    with pytest.raises(UsageError, match=words):
+        room(179, Taken(100 * MB, 50 * MB), source)
+    with pytest.raises(UsageError, match=r"allowed\. Allow more"):  # which would not fit without it, either
+        room(149, Taken(100 * MB, 50 * MB), source)
 
 
 def test_the_memory_that_is_named_is_enough():

@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import nysketch
 from tests import naive
-from tests.helpers import ROOT
+from tests.helpers import ROOT, loaded
 
 SCRIPTS = ROOT / "scripts"
 EMBEDDINGS = SCRIPTS / "papers" / "kernel_mean_embeddings.py"
@@ -44,16 +43,6 @@ def run(script, *arguments):
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@contextmanager
-def loaded(script):
-    spec = importlib.util.spec_from_file_location(f"script_{script.stem}", script)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
 
 
 @pytest.fixture(scope="module")

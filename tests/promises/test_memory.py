@@ -146,6 +146,7 @@ def test_what_does_not_fit_is_refused_with_a_number_that_does(tmp_path):
     arguments = ["sketch", str(path), "-o", str(tmp_path / "s.nysk"), "-m", "20", "--spans", "0", "--memory"]
     refused, peak = watched(*arguments, "370MB")
     assert refused.returncode == 2 and peak < 200 * 10**6
+    assert f"for each thread that reads {path}, row group 0 (its largest page has 17 MB)" in refused.stderr
     needed = int(re.search(r"takes about (\d+) MB", refused.stderr).group(1)) + 1
     run, peak = watched(*arguments, f"{needed}MB", "-q")
     assert run.returncode == 0, run.stderr

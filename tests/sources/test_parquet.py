@@ -182,6 +182,18 @@ def test_pages_that_are_larger_than_the_footer_says_are_damage(tmp_path, monkeyp
         next(limited.read(0, [Column(f"x{i}") for i in range(40)], None, 1024))
 
 
+def test_a_large_page_after_small_ones_is_noticed(tmp_path, monkeypatch):
+    # One of each column has the few values that its dictionary has room for, and one has all others.
+    pages = {"dictionary_pagesize_limit": 1 << 10, "data_page_size": 1 << 30, "write_batch_size": 1024}
+    file = write(tmp_path / "s.parquet", noise(4, 600_000), compression="none", **pages)
+    names = [f"x{i}" for i in range(4)]
+    monkeypatch.setattr(GroupMemory, "surely_fits", lambda *_: True)  # as if the footer said so
+    reading = file.within(10 << 20).read(0, [Column(name) for name in names], None, 1024)
+    assert len(next(reading)) == 1024
+    with pytest.raises(UnreadableError, match=r"row group 0: damaged: reading it takes \d+ MB"):
+        list(reading)
+
+
 # ---- footers -----------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,11 @@ def array(name, change):
     return forge
 
 
+def wrapping(ends):
+    """Return ends of strings whose differences are positive, but only as 64 bits hold them."""
+    return np.concatenate([ends[:1], [-(2**63), -(2**62)], ends[3:]])
+
+
 def without(name):
     def forge(metadata, arrays):
         del arrays[name]
@@ -352,6 +357,7 @@ FORGERIES = {
     "sample keys missing": without("sample.keys"),
     "sample keys negative": fill("sample.keys", -1),
     "sample keys out of order": array("sample.keys", lambda a: a[::-1].copy()),
+    "sample keys that wrap around": array("sample.keys", lambda a: np.append(a[:-1], -(2**63))),
     "sample keys beyond the bound": put("sample", "bound", value=1),
     "sample keys as floats": array("sample.keys", lambda a: a.astype(np.float64)),
     "sample weights negative": fill("sample.weights", -1.0),
@@ -708,6 +714,7 @@ TEXT_FORGERIES = {
     "text with ends beyond": array("basis.landmarks.ends", lambda a: a + 1),
     "text with ends before": array("basis.landmarks.ends", lambda a: a - 100),
     "text with ends backwards": array("basis.landmarks.ends", lambda a: a[::-1].copy()),
+    "text with ends that wrap around": array("basis.landmarks.ends", wrapping),
     "text without ends": without("basis.landmarks.ends"),
     "text of floats": array("basis.landmarks", lambda a: a.astype(np.float32)),
     "no text": array("basis.landmarks.ends", lambda a: a[:0]),

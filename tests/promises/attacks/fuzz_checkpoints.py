@@ -16,7 +16,8 @@ from tests.promises.attacks.outcomes import ACCEPTED, FAILED, REFUSED, UNCHANGED
 ROWS, FRAGMENTS = 300, 6
 
 
-def _pass(folder):
+def command_of(folder):
+    """Return the output of a small pass, and its command."""
     small = ["-m", "6", "--blocks", "4", "--spans", "4", "--sample-rows", "20", "--far-rows", "5"]
     output = folder / "s.nysk"
     checkpoints = ["--checkpoint-every", "0", "--threads", "1", "--if-exists", "overwrite", "-q"]
@@ -29,7 +30,7 @@ def interrupted(folder):
     random = np.random.default_rng(5)
     table = pa.table({name: random.normal(size=ROWS) for name in "ab"})
     pq.write_table(table, folder / "d.parquet", row_group_size=ROWS // FRAGMENTS)
-    output, args = _pass(folder)
+    output, args = command_of(folder)
     assert command(*args)[0] == 0
     expected = output.read_bytes()
     add, calls = RunningTally.add, 0
@@ -62,7 +63,7 @@ def mutate_checkpoint(random, folder):
         mutation, content = _forged(random, *unseal(original)[1:])
     if content == original:
         return Outcome(mutation, UNCHANGED)
-    output, args = _pass(folder)
+    output, args = command_of(folder)
     output.unlink(missing_ok=True)
     checkpoint = folder / "s.nysk.checkpoint"
     checkpoint.write_bytes(content)

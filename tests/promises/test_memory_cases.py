@@ -1,0 +1,52 @@
+"""The peak memory of whole processes is within --memory: a part of the cases of scripts/bench/memory.py.
+
+Each is a file that is hard to read in little memory, in a process of its own. All of the cases, and what they
+took before memory was planned: docs/benchmarks/memory.md.
+"""
+
+import pytest
+
+from tests.helpers import ROOT, loaded
+
+pytestmark = pytest.mark.slow
+
+SHAPES = [
+    "10 columns × 2,000,000 f8",
+    "200 columns × 200,000 f8",
+    "1,000 columns × 40,000 f4",
+    "5,000 columns × 8,000 f4",
+    "200 columns, 2 threads",
+    "lists of 1536, fixed",
+    "lists of 1536, any length",
+    "row groups of 1,000 rows × 500",
+    "one row group of 20 million × 3",
+    "dictionaries of 8 MB × 20",
+    "nested and unused columns",
+    "HDF5, chunks of 300 MB",
+]
+COMMANDS = [
+    "basis, 200 columns",
+    "coreset, texts kept",
+    "assign, 200 columns",
+    "assign, texts kept",
+    "score, 200 columns",
+    "learn --refine, 200 columns",
+    "independence, 200 columns",
+    "run, 200 columns",
+]
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with loaded(ROOT / "scripts" / "bench" / "memory.py") as module:
+        yield module
+
+
+@pytest.mark.parametrize("name", [*SHAPES, *COMMANDS])
+def test_the_peak_is_within_the_budget_or_the_number_that_a_refusal_names(bench, tmp_path, name):
+    (case,) = (case for case in bench.CASES if case.name == name)
+    path = tmp_path / f"rows{case.suffix}"
+    case.make(path)
+    budget, peak, share, _ = bench.row_of(case, path, tmp_path, ROOT, cold=False)
+    assert share, f"{budget} {peak}"  # that it failed, and why
+    assert 0 < float(share) <= 1, (budget, peak)
