@@ -11,8 +11,9 @@ Importing this package is cheap: everything is loaded when first used. Each pack
 
 errors.py       the errors, and the exit code of each
 _types.py       types of arrays
-columns.py      the schema of a row
 _support/       knows nothing of sketches: files, locks, sizes
+kinds/          how the values of a column become features: categories, times, logarithms
+columns.py      the schema of a row
 provenance.py   which inputs, which shards of them, how often
 kernels/        k(x, y)
 basis/          rows → coordinate system: landmarks, Fourier features

@@ -20,8 +20,9 @@ NAME = "nysketch"
 ORDER = [
     "errors",
     "_types",
-    "columns",
     "_support",
+    "kinds",
+    "columns",
     "provenance",
     "kernels",
     "basis",

@@ -7,7 +7,7 @@ add and subtract like all other sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -131,7 +131,7 @@ class GroupSums(Statistic):
         product, weight = _require_grouped(basis), np.asarray(tally.total_weight)
         weighted = tally.blocks.weights is not None
         for part, sums in zip(self.parts, self.sums.high, strict=True):
-            limits = Limits.of(product.of_groups(part), tally.ranges.only(product.features_of(part)))
+            limits = Limits.of(product.of_groups(part), tally.ranges.only(product.numbers_of(part)))
             limits.require("the sums of its groups", sums, weight, weighted=weighted)
 
     # ---- people
@@ -168,12 +168,8 @@ class GroupSums(Statistic):
 
     def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], _Collector]:
         """Return what evaluates each part of the columns like a basis of its own."""
-        from nysketch.tiles.evaluators import evaluators_of
-
         product = _require_grouped(basis)
-        features = [product.features_of(part) for part in self.parts]
-        evaluators = [evaluators_of(product.of_groups(part), options.precision) for part in self.parts]
-        return lambda chunk_rows: _Collector(basis.m, features, evaluators, chunk_rows)
+        return lambda chunk_rows: _Collector(product, self.parts, options.precision, chunk_rows)
 
     def running(self, basis: Basis, options: PassOptions) -> _Running:
         """Return a running total that starts from this."""
@@ -181,11 +177,16 @@ class GroupSums(Statistic):
 
 
 class _Collector:
-    def __init__(
-        self, m: int, features: list[list[int]], evaluators: list[list[Evaluator]], chunk_rows: int
-    ) -> None:
-        self._m, self._features, self._evaluators = m, features, evaluators
-        self._buffers = [[e.workspace(chunk_rows) for e in of_part] for of_part in evaluators]
+    def __init__(self, basis: NystromBasis, parts: Sequence[Subset], precision: str, chunk_rows: int) -> None:
+        from nysketch.tiles.evaluators import evaluators_of
+        from nysketch.tiles.points import PointMaker
+
+        self._m = basis.m
+        self._numbers = [basis.numbers_of(part) for part in parts]
+        of_parts = [basis.of_groups(part) for part in parts]
+        self._points = [PointMaker(part) for part in of_parts]
+        self._evaluators: list[list[Evaluator]] = [evaluators_of(part, precision) for part in of_parts]
+        self._buffers = [[e.workspace(chunk_rows) for e in of_part] for of_part in self._evaluators]
 
     def begin(self, evaluation: Evaluation, limit: int | None) -> None:
         # For each part an array for each of its evaluators.
@@ -193,10 +194,10 @@ class _Collector:
 
     def add(self, chunk: EvaluatedChunk) -> None:
         all_in_one = np.zeros(len(chunk.order), np.int64)
-        for features, evaluators, sums, buffers in zip(
-            self._features, self._evaluators, self._sums, self._buffers, strict=True
+        for numbers, points, evaluators, sums, buffers in zip(
+            self._numbers, self._points, self._evaluators, self._sums, self._buffers, strict=True
         ):
-            columns = _columns(chunk.chunk.rows, features)
+            columns = points(_columns(chunk.chunk.rows, numbers))
             for evaluator, values, buffer in zip(evaluators, sums, buffers, strict=True):
                 evaluator.add(columns, chunk.order, all_in_one, chunk.weights, values, buffer)
 
@@ -207,12 +208,12 @@ class _Collector:
         return np.concatenate([in_order(evaluators, sums) for evaluators, sums in pairs])
 
 
-def _columns(rows: Rows, features: list[int]) -> Rows:
+def _columns(rows: Rows, numbers: list[int]) -> Rows:
     """Return some columns, without copying those that follow each other."""
-    first, last = features[0], features[-1]
-    if last - first == len(features) - 1:
+    first, last = numbers[0], numbers[-1]
+    if last - first == len(numbers) - 1:
         return rows[:, first : last + 1]
-    return np.asfortranarray(rows[:, features])
+    return np.asfortranarray(rows[:, numbers])
 
 
 class _Running:

@@ -50,7 +50,7 @@ class Limits:
         bounded = bool(np.isfinite(basis.range).all())
         if not bounded and isinstance(basis, NystromBasis) and ranges.exact and ranges.some:
             with np.errstate(over="ignore"):
-                ends = basis.transform(np.stack([ranges.lower, ranges.upper]))
+                ends = basis.scaled_ends(ranges.lower, ranges.upper)
             low, high = values_in_box(basis.kernel, ends[0], ends[1], basis.scaled_landmarks)
         return cls(low, high, basis.magnitudes(), ranges.exact and ranges.some)
 

@@ -1,4 +1,4 @@
-"""The range of each feature."""
+"""The range of each number of a row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ColumnRanges(Statistic):
-    """Smallest and largest value of each feature.
+    """Smallest and largest value of each number of a row.
 
     The one statistic that cannot be subtracted: afterwards it is still a bound, but the rows that reached it
     may be gone, and it is no longer `exact`.
@@ -38,7 +38,7 @@ class ColumnRanges(Statistic):
     @classmethod
     def zeros(cls, basis: Basis, options: PassOptions) -> Self:
         """Return the ranges over no rows."""
-        return cls.empty(basis.d)
+        return cls.empty(basis.width)
 
     def __add__(self, other: Self) -> Self:
         lower, upper = np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper)
@@ -76,12 +76,16 @@ class ColumnRanges(Statistic):
 
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless rows can have these ranges."""
-        if any(a.dtype != np.float64 or a.shape != (basis.d,) for a in (self.lower, self.upper)):
+        if any(a.dtype != np.float64 or a.shape != (basis.width,) for a in (self.lower, self.upper)):
             raise ValueError("its column ranges do not match the columns")
         # Of no rows, the ranges are empty: from infinity to minus infinity.
         bounded = np.isfinite(self.lower) & np.isfinite(self.upper) & (self.lower <= self.upper)
         empty = (self.lower == np.inf) & (self.upper == -np.inf)
-        if not (bounded if tally.rows else bounded | empty).all():
+        # Nor are there any of a column of which all values are missing.
+        may_be_empty = np.full(basis.width, not tally.rows)
+        for place in basis.layout.places:
+            may_be_empty[place.numbers] |= place.column.kind is not None
+        if not (bounded | (empty & may_be_empty)).all():
             raise ValueError("its column ranges are impossible")
 
     # ---- people
@@ -94,7 +98,7 @@ class ColumnRanges(Statistic):
 
     def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], _Collector]:
         """Return what unites the ranges of chunks."""
-        return lambda chunk_rows: _Collector(basis.d)
+        return lambda chunk_rows: _Collector(basis.width)
 
     def running(self, basis: Basis, options: PassOptions) -> RunningValue:
         """Return a running total that starts from this."""

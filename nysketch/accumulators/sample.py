@@ -255,7 +255,7 @@ class RowSample(Statistic):
         if self.rows.dtype == object or not len(self):
             return
         ranges = tally.ranges
-        ends = basis.transform(np.stack([ranges.lower, ranges.upper])) - basis.middle
+        ends = basis.scaled_ends(ranges.lower, ranges.upper) - basis.middle
         smallest = float(np.finfo(self.rows.dtype).tiny)
         slack = _ROUNDING * (np.abs(ends) + np.abs(basis.middle)) + smallest
         largest = float(np.finfo(self.rows.dtype).max)  # farther rows were cut off

@@ -28,6 +28,7 @@ def coreset(
     basis: Basis | Sketch | AnyPath | None = None,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
     weights: str | None = None,
     keep: Sequence[str] = (),
     nulls: str = "error",
@@ -75,6 +76,9 @@ def coreset(
         from a pilot sample.
     columns, exclude, weights, nulls
         Which columns and rows to read: see `sketch`.
+    kinds : mapping of str to str, optional
+        Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
+        "ts": "hour,weekday"}. See the guide on columns.
     keep : list of str
         Columns of any type to copy beside the chosen rows.
     landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed
@@ -116,6 +120,7 @@ def coreset(
         decay=decay,
         groups=groups,
         pilot_rows=pilot_rows,
+        kinds=kinds,
     )
     given = basis_or_options(as_known(basis), wanted)
     reading = ReadOptions(

@@ -35,6 +35,7 @@ def sketch(
     output: AnyPath | None = None,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
     weights: str | None = None,
     nulls: str = "error",
     landmarks: int | str = DEFAULT_LANDMARKS,
@@ -95,6 +96,9 @@ def sketch(
     columns, exclude : list of str, optional
         Columns to use, in this order, and columns to leave out. Default: all numeric ones but
         serial numbers and constants.
+    kinds : mapping of str to str, optional
+        Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
+        "ts": "hour,weekday"}. See the guide on columns.
     weights : str, optional
         Column of non-negative row weights.
     nulls : {"error", "drop"}
@@ -213,6 +217,7 @@ def sketch(
         decay=decay,
         groups=groups,
         pilot_rows=pilot_rows,
+        kinds=kinds,
     )
     options = PassOptions(
         blocks=blocks,

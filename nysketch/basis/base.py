@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nysketch._support.html_repr import counted, html_table, listed, one_line
-from nysketch._types import Floats, Rows
-from nysketch.columns import Column, total_width
+from nysketch._types import Arrays, Floats, Rows
+from nysketch.basis.layout import Layout
+from nysketch.columns import Column, total_features, total_width
 from nysketch.errors import IncompatibleError, UsageError
 from nysketch.kernels import Group, Kernel, Product
 
@@ -58,6 +58,7 @@ class Basis:
         *,
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
+        kinds: Mapping[str, str] | None = None,
         weights: str | None = None,
         nulls: str = "error",
         landmarks: int | str = 1000,
@@ -91,6 +92,9 @@ class Basis:
         columns, exclude : list of str, optional
             Columns to use, in this order, and columns to leave out. Default: all numeric ones but
             serial numbers and constants.
+        kinds : mapping of str to str, optional
+            Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
+            "ts": "hour,weekday"}. See the guide on columns.
         weights : str, optional
             Column of row weights, which is no feature. It has no effect on the sample.
         nulls : {"error", "drop"}
@@ -144,6 +148,7 @@ class Basis:
                 "decay": decay,
                 "groups": groups,
                 "pilot_rows": pilot_rows,
+                "kinds": kinds,
             },
             seed=seed,
             nulls=nulls,
@@ -157,8 +162,23 @@ class Basis:
 
     @property
     def d(self) -> int:
-        """The number of features of a row: the widths of all columns together."""
+        """The number of features of a row: those of all columns together."""
+        return total_features(self.columns)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has: as many as features, unless columns have kinds."""
         return total_width(self.columns)
+
+    @cached_property
+    def encoded(self) -> bool:
+        """Whether some columns have kinds, so that features are made of rows."""
+        return any(column.kind is not None for column in self.columns)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the numbers and features of each column are."""
+        return Layout.of(self.columns)
 
     @property
     def text(self) -> bool:
@@ -180,12 +200,33 @@ class Basis:
         """A point amid the scaled rows; rows of a sample are stored relative to it, to lose few digits."""
         return np.zeros(self.d)
 
+    @cached_property
+    def fill(self) -> Floats:
+        """The numbers that missing values get in columns without kinds: their centres. NaN in all others."""
+        numbers = np.full(self.width, np.nan)
+        for place in self.layout.places:
+            if place.column.kind is None and not place.column.text:
+                numbers[place.numbers] = self.center[place.features]
+        return numbers
+
+    def expand(self, rows: Rows) -> Rows:
+        """Make features of rows, in the data's units."""
+        return self.layout.expand(rows) if self.encoded else rows
+
     def transform(self, rows: Rows) -> Rows:
-        """Bring rows from the data's units to those of the kernel; strings stay what they are."""
+        """Bring rows from the data's units to features in those of the kernel; strings stay what they are."""
         if self.text:
             return rows
+        return self._scaled(self.expand(rows))
+
+    def scaled_ends(self, lower: Floats, upper: Floats) -> Floats:
+        """Return the smallest and largest scaled features of rows between two ends of each number, 2 × d."""
+        ends = self.layout.ends(lower, upper) if self.encoded else np.stack([lower, upper])
+        return self._scaled(ends)
+
+    def _scaled(self, rows: Floats) -> Floats:
         with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
-            return np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED)
+            return np.asarray(np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED))
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return the values of the m functions at scaled rows, in float64."""
@@ -309,9 +350,13 @@ class Basis:
             "scaling": self.scaling,
         }
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the arrays, by the names they have in a sketch file."""
-        return {"basis.center": self.center, "basis.scale": self.scale}
+        arrays: Arrays = {"basis.center": self.center, "basis.scale": self.scale}
+        for i, column in enumerate(self.columns):
+            if column.kind is not None:
+                arrays |= {f"basis.kinds.{i}.{name}": array for name, array in column.kind.arrays().items()}
+        return arrays
 
     @cached_property
     def digest(self) -> str:

@@ -19,12 +19,14 @@ from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Progress, Rows
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import Basis
+from nysketch.basis.encoding import fit_encoding
 from nysketch.basis.fourier import FourierBasis, draw_frequencies
+from nysketch.basis.layout import Layout
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.basis.rules import landmarks_by_rule
-from nysketch.basis.scaling import Wild, fit_scaling, notes_on_tiny, notes_on_wild
-from nysketch.columns import Column
+from nysketch.basis.scaling import Wild, notes_on_tiny, notes_on_wild
+from nysketch.columns import Column, owners
 from nysketch.errors import InputError, option
 from nysketch.kernels import Gaussian, Kernel
 
@@ -62,7 +64,8 @@ def fit_rows(
     rows = np.asarray(rows, object if columns[0].text else np.float64)
     if not len(rows):
         raise InputError("there are no rows to choose landmarks from")
-    if not columns[0].text and not np.isfinite(rows).all():
+    encoded = any(column.kind is not None for column in columns)  # missing values are NaN, and may be
+    if not columns[0].text and not (np.isfinite(rows) | (encoded & np.isnan(rows))).all():
         raise InputError("the rows to choose landmarks from contain NaN or infinities; remove them")
     require_seed(seed)
     # With one thread: the last bits of sums may depend on their number, and the choice of landmarks on them.
@@ -96,12 +99,16 @@ class _Fit:
         self._scaled = rows
         if not text:
             with np.errstate(over="ignore", invalid="ignore"):
-                found = fit_scaling(rows, options.scaling, columns, self._to_trim())
+                found = fit_encoding(rows, columns, options.scaling, self._to_trim())
+            self._columns = columns = found.columns
             self._center, self._scale, self._wild = found.center, found.scale, found.wild
             _require_finite(self._center, self._scale, columns)
-            for note in [*notes_on_wild(found.wild, len(rows)), *notes_on_tiny(rows, columns)]:
+            features = rows
+            if any(column.kind is not None for column in columns):
+                features = Layout.of(columns).expand(rows)
+            for note in [*notes_on_wild(found.wild, len(rows)), *notes_on_tiny(features, columns)]:
                 log.warning("%s", note)
-            self._scaled = (rows - self._center) / self._scale
+            self._scaled = (features - self._center) / self._scale
             if np.abs(self._scaled).max() > LARGEST:
                 raise InputError(
                     f"a column has values beyond {LARGEST:g}, too large for distances. Leave it out with "
@@ -128,7 +135,7 @@ class _Fit:
         self._candidates, self._held_out = self._split()
 
     def _widths(self) -> dict[str, int]:
-        return {column.name: column.width for column in self._columns}
+        return {column.name: column.features for column in self._columns}
 
     def _to_trim(self) -> NDArray[np.bool_]:
         """Tell of which features wild values are left out: those of kernels that do not grow with them.
@@ -215,7 +222,9 @@ class _Fit:
         choice = landmarks.choose(
             self._options.sampling, candidates, self._kernel, m, seed=self._seed, progress=self._progress
         )
-        if choice.indices is None:
+        if choice.indices is None and any(column.kind is not None for column in self._columns):
+            chosen = self._rows[self._candidates[_nearest_rows(choice.rows, candidates)]]
+        elif choice.indices is None:
             chosen = choice.rows * self._scale + self._center
         else:
             chosen = self._rows[self._candidates[choice.indices]]
@@ -279,9 +288,15 @@ def _to_six_digits(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+def _nearest_rows(places: Floats, rows: Floats) -> NDArray[np.int64]:
+    """Return the numbers of the rows nearest to some places, each once: a mean of categories is none."""
+    halves = 0.5 * (rows**2).sum(axis=1)
+    nearest = [int(np.argmin(halves - rows @ place)) for place in places]
+    return np.array(list(dict.fromkeys(nearest)), np.int64)
+
+
 def _require_finite(center: Floats, scale: Floats, columns: Sequence[Column]) -> None:
-    names = [column.name for column in columns for _ in range(column.width)]
-    for name, c, s in zip(names, center, scale, strict=True):
+    for name, c, s in zip(owners(columns), center, scale, strict=True):
         if not (np.isfinite(c) and np.isfinite(s)):
             raise InputError(
                 f"column {name!r} has values too large to scale by. Leave it out with "

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nysketch._types import Floats, Rows
+from nysketch._types import Arrays, Floats, Rows
 from nysketch.basis.base import Basis
 
 DRAWS = ("gaussian", "adapted-radius")  # of Fourier frequencies
@@ -55,7 +54,7 @@ class FourierBasis(Basis):
         """Return everything but the arrays."""
         return super().describe() | {"frequencies": self.draw}
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the arrays, by the names they have in a sketch file."""
         return super().arrays() | {"basis.frequencies": self.frequencies}
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nysketch._support.string_arrays import text_arrays, text_width
-from nysketch._types import Floats, Rows
+from nysketch._types import Arrays, Floats, Rows
 from nysketch.basis.base import Basis
 from nysketch.errors import UsageError
 from nysketch.kernels import Product
@@ -81,25 +80,33 @@ class NystromBasis(Basis):
         """Return the features of some groups."""
         return [i for n in numbers for i in range(self.groups[n].start, self.groups[n].stop)]
 
+    def numbers_of(self, numbers: Sequence[int]) -> list[int]:
+        """Return the places in a row of the numbers of some groups."""
+        places = self.layout.places
+        return [i for n in self._columns_of(numbers) for i in range(*places[n].numbers.indices(self.width))]
+
+    def _columns_of(self, numbers: Sequence[int]) -> list[int]:
+        owner = np.repeat(np.arange(len(self.columns)), [column.features for column in self.columns])
+        return list(dict.fromkeys(owner[self.features_of(numbers)].tolist()))
+
     def of_groups(self, numbers: Sequence[int]) -> NystromBasis:
         """Return the basis with the same landmark rows, of which only some groups of columns are seen."""
         assert isinstance(self.kernel, Product)
         features = self.features_of(numbers)
-        owner = np.repeat(np.arange(len(self.columns)), [column.width for column in self.columns])
         return NystromBasis(
-            columns=tuple(self.columns[i] for i in dict.fromkeys(owner[features].tolist())),
+            columns=tuple(self.columns[i] for i in self._columns_of(numbers)),
             scaling=self.scaling,
             center=self.center[features],
             scale=self.scale[features],
             kernel=self.kernel.only(numbers),
-            landmarks=self.landmarks[:, features],
+            landmarks=self.landmarks[:, self.numbers_of(numbers)],
         )
 
     @property
     def row_width(self) -> int:
         """Of text, what landmarks take on average."""
         if not self.text:
-            return self.d
+            return super().row_width
         return text_width(self.landmarks)
 
     @cached_property
@@ -148,7 +155,7 @@ class NystromBasis(Basis):
         captured = np.einsum("ij,ij->i", features, features)
         return np.asarray(np.sqrt(np.maximum(self.kernel.diagonal(scaled) - captured, 0.0)))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the arrays, by the names they have in a sketch file."""
         if self.text:
             return super().arrays() | text_arrays("basis.landmarks", self.landmarks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from nysketch.basis import landmarks, quality
@@ -12,6 +12,7 @@ from nysketch.basis.fourier import DRAWS
 from nysketch.errors import UsageError
 from nysketch.kernels import Gaussian, KernelOptions, bandwidths
 from nysketch.kernels.base import whole
+from nysketch.kinds import parse_kinds
 
 AUTO = bandwidths.AUTO
 FEATURES = ("nystrom", "fourier")
@@ -30,7 +31,7 @@ class BasisOptions:
 
     `m` is a number or "auto", which finds one up to `max_landmarks`. `scaling` "auto" is "standard" without
     wild values: see scaling.py. `kernel`, `bandwidth`, `degree`, `offset`, `length`, `decay` and `groups` are
-    those of `nysketch.kernels.KernelOptions`.
+    those of `nysketch.kernels.KernelOptions`. `kinds` are those of columns that are no plain numbers.
     """
 
     m: int | str = DEFAULT_LANDMARKS
@@ -47,6 +48,7 @@ class BasisOptions:
     decay: float = 0.5
     groups: Mapping[str, Sequence[str]] | None = None
     pilot_rows: int | None = None
+    kinds: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         for what, value, known in (
@@ -74,6 +76,8 @@ class BasisOptions:
         if self.groups is not None:
             groups = {name: [*columns] for name, columns in self.groups.items()}
             object.__setattr__(self, "groups", groups)
+        kinds = {name: str(request) for name, request in parse_kinds(self.kinds).items()}
+        object.__setattr__(self, "kinds", kinds or None)
         self._require_kernel()
         if self.features == "fourier":
             self._require_fourier()
@@ -111,6 +115,13 @@ class BasisOptions:
     def stored_scaling(self) -> str:
         """The name that a basis has for it: without wild values, or with them, it is a standard deviation."""
         return "standard" if self.scaling == AUTO else self.scaling
+
+    def describe(self) -> dict[str, Any]:
+        """Return what sketches and stores remember: of options that came later, those that were used."""
+        described = asdict(self)
+        if described["kinds"] is None:
+            del described["kinds"]
+        return described
 
     def before_auto(self) -> BasisOptions:
         """Return what these options were before "auto" was the default of scale and bandwidth."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nysketch._support.html_repr import counted
 from nysketch._types import Floats
-from nysketch.columns import Column
+from nysketch.columns import Column, owners
 
 # A value is wild if it is farther from the central 90 % of a column than three times their range. That of a
 # normal column is 11.5 deviations from its mean, and of an exponential one 11: one row of 100,000. The share
@@ -106,7 +106,7 @@ def _without_wild(
 
     Centre, scale and largest value of such a feature are replaced in place.
     """
-    names = [column.name for column in columns for _ in range(column.width)]
+    names = owners(columns)
     found: dict[str, Wild] = {}
     for feature in np.flatnonzero(scale > 0):
         values = rows[:, feature]
@@ -132,7 +132,7 @@ def _without_wild(
 
 def notes_on_tiny(rows: Floats, columns: Sequence[Column]) -> list[str]:
     """Say which columns vary, but by too little to scale them by."""
-    names = [column.name for column in columns for _ in range(column.width)]
+    names = owners(columns)
     with np.errstate(over="ignore"):
         spread = rows.max(axis=0) - rows.min(axis=0)
     tiny = dict.fromkeys(names[i] for i in np.flatnonzero((spread > 0) & (spread < SMALLEST_SCALE)))

@@ -29,9 +29,11 @@ from nysketch.accumulators.protocol import is_count
 from nysketch.errors import CorruptSketchError, InputError, OutputError, WrongKindError
 from nysketch.files.kinds import what_to_do
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 # Older software takes what it does not know for an error, but asks for an upgrade only if the version is new:
-# so files that hold parts of inputs have the new one, and all others stay as they are, to the last bit.
+# so files with columns that have kinds have the new one, those that hold parts of inputs the one before, and
+# all others stay as they are, to the last bit.
+WITH_PARTS = 7
 WITHOUT_PARTS = 6
 MAX_HEADER_BYTES = 1 << 20
 # What a file may claim to hold, and what it may claim for each byte that is on the disk: the rest would be

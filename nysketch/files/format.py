@@ -26,6 +26,7 @@ from nysketch.errors import (
 from nysketch.files.container import (
     DAMAGE,
     FORMAT_VERSION,
+    WITH_PARTS,
     WITHOUT_PARTS,
     canonical,
     encode,
@@ -39,14 +40,18 @@ from nysketch.provenance import Provenance
 from nysketch.sketches.sketch import Sketch
 
 
-def _head(kind: str, version: int = WITHOUT_PARTS) -> dict[str, Any]:
+def _head(kind: str, version: int) -> dict[str, Any]:
     return {"format_version": version, "kind": kind, "software": f"nysketch {__version__}"}
+
+
+def _version(basis: Basis, *, parts: bool = False) -> int:
+    """Return the oldest version of the format that has what there is."""
+    return FORMAT_VERSION if basis.encoded else WITH_PARTS if parts else WITHOUT_PARTS
 
 
 def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], Arrays]:
     """Return a sketch as metadata and arrays."""
-    version = FORMAT_VERSION if sketch.provenance.parts else WITHOUT_PARTS
-    metadata = _head(kind, version) | {
+    metadata = _head(kind, _version(sketch.basis, parts=bool(sketch.provenance.parts))) | {
         "basis": sketch.basis.describe(),
         "provenance": sketch.provenance.describe(),
         "settings": sketch.settings,
@@ -78,7 +83,7 @@ def _basis_from_parts(metadata: dict[str, Any], arrays: Arrays) -> Basis:
 def _parts(thing: Sketch | Basis) -> tuple[dict[str, Any], Arrays]:
     if isinstance(thing, Sketch):
         return sketch_parts(thing)
-    return _head("basis") | {"basis": thing.describe()}, thing.arrays()
+    return _head("basis", _version(thing)) | {"basis": thing.describe()}, thing.arrays()
 
 
 def save(thing: Sketch | Basis, path: str | os.PathLike[str]) -> None:

@@ -20,6 +20,7 @@ from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.scaling import Wild
 from nysketch.errors import InputError
 from nysketch.kernels import TEXT_KERNELS, Gaussian, Product
+from nysketch.kinds import Category
 from nysketch.sketches.sketch import Sketch
 
 # Frequencies are drawn near 1 and divided by bandwidths, which are above 1e-50.
@@ -36,13 +37,36 @@ def check_basis(basis: Basis) -> None:
     if not basis.m:
         raise ValueError("it has no landmarks")
     for name, array in basis.arrays().items():
+        # Kinds check their own, and missing values of landmarks are NaN in columns with kinds.
         of_text = basis.text and name.startswith("basis.landmarks")
-        if not of_text and (array.dtype != np.float64 or not np.isfinite(array).all()):
+        if of_text or name.startswith("basis.kinds.") or (basis.encoded and name == "basis.landmarks"):
+            continue
+        if array.dtype != np.float64 or not np.isfinite(array).all():
             raise ValueError(f"{name} holds values that are not finite numbers")
+    if basis.encoded:
+        _check_encoded(basis)
     if not (basis.scale > 0).all():
         raise ValueError("basis.scale is not positive")
     _check_kernel(basis)
     _check_origin(basis)
+
+
+def _check_encoded(basis: Basis) -> None:
+    """Raise ValueError unless rows of columns with kinds can be what the landmarks are."""
+    if not isinstance(basis, NystromBasis):
+        return
+    landmarks = basis.landmarks
+    if landmarks.dtype != np.float64 or np.isinf(landmarks).any():
+        raise ValueError("basis.landmarks holds values that are not numbers")
+    for place in basis.layout.places:
+        kind, values = place.column.kind, landmarks[:, place.numbers]
+        if isinstance(kind, Category):
+            if not np.isin(values, np.arange(kind.features)).all():
+                raise ValueError("basis.landmarks holds codes that are in no vocabulary")
+        elif kind is None and not np.isfinite(values).all():
+            raise ValueError("basis.landmarks holds values that are not finite numbers")
+        if kind is not None and not np.isfinite(kind.expand(values[:, 0])).all():
+            raise ValueError("basis.landmarks holds values that are out of range")
 
 
 def require_sound(basis: Basis) -> None:

@@ -111,7 +111,7 @@ def certified_log_likelihood(evidence: Evidence, mixture: Mixture) -> float | No
 
 def _digits(evidence: Evidence) -> Floats:
     """Return how well rows and centres are known: to the last digits of their columns, no better."""
-    lower, upper = evidence.sketch.column_ranges
+    lower, upper = evidence.basis.layout.ends(*evidence.sketch.column_ranges)
     return np.asarray(
         4 * np.finfo(float).eps * np.maximum(np.abs(lower), np.abs(upper)) / evidence.basis.scale
     )

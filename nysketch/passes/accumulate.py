@@ -50,7 +50,7 @@ class FragmentAccumulator(FragmentTask[FragmentPart]):
     def __init__(
         self, source: Source, basis: Basis, options: PassOptions, batch_rows: int | None = None
     ) -> None:
-        super().__init__(source, nulls=options.nulls, batch_rows=batch_rows)
+        super().__init__(source, nulls=options.nulls, batch_rows=batch_rows, fill=basis.fill)
         self._basis, self._options = basis, options
         # Rows with larger keys are not in the samples of all rows. Limits only ever fall, so that stale ones
         # do no harm.

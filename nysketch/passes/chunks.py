@@ -6,7 +6,7 @@ else about reading can show in the sums.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from nysketch.sources.protocol import TEXT_ROWS, Batch, Fragment, Source
 from nysketch.sources.selection import names_of
 from nysketch.tiles.chunk import Chunk
 
-NULL_POLICIES = ("error", "drop")
+NULL_POLICIES = ("error", "drop", "keep")
 
 
 def chunk_rows_for(d: int) -> int:
@@ -50,9 +50,15 @@ def require_batch_rows(batch_rows: int | None) -> None:
 
 
 class ChunkReader:
-    """Reads fragments of one source as chunks; one per thread, for its buffers."""
+    """Reads fragments of one source as chunks; one per thread, for its buffers.
 
-    def __init__(self, source: Source, *, nulls: str, batch_rows: int | None = None) -> None:
+    With nulls="keep", missing values stay NaN in columns with kinds, which know what to do with them. In
+    columns without, they get the numbers of `fill`, if there are any.
+    """
+
+    def __init__(
+        self, source: Source, *, nulls: str, batch_rows: int | None = None, fill: Floats | None = None
+    ) -> None:
         require_null_policy(nulls)
         require_batch_rows(batch_rows)
         self._source, self._nulls = source, nulls
@@ -70,6 +76,21 @@ class ChunkReader:
         self._all = np.ones(self.chunk_rows, bool)
         widths = [column.width for column in source.columns]
         self._starts = np.cumsum([0, *widths[:-1]])
+        # Of a list with missing numbers, nothing is known.
+        self._may_miss = np.repeat(
+            [column.width == 1 and not column.text for column in source.columns], widths
+        )
+        self._fill = fill
+        self._texts: list[Mapping[str, Mapping[float, str]]] = []
+
+    @property
+    def texts(self) -> Mapping[str, Mapping[float, str]]:
+        """The texts of categories without vocabularies, by column and number: of this chunk, and more."""
+        found: dict[str, dict[float, str]] = {}
+        for texts in self._texts:
+            for name, known in texts.items():
+                found.setdefault(name, {}).update(known)
+        return found
 
     def chunks(self, fragment: Fragment, span_rows: int | None = None) -> Iterator[Chunk]:
         """Yield the chunks of a fragment; each is valid until the next is asked for.
@@ -78,8 +99,10 @@ class ChunkReader:
         """
         filled, done = 0, 0
         full = self._full_chunk(fragment, done, span_rows)
+        self._texts = []
         for batch in self._source.read(fragment, self._batch_rows):
             taken, rows = 0, len(batch)
+            self._texts.append(batch.texts)
             while taken < rows:
                 count = min(rows - taken, full - filled)
                 into, out = slice(filled, filled + count), slice(taken, taken + count)
@@ -94,6 +117,7 @@ class ChunkReader:
                 filled += count
                 if filled == full:
                     yield self._chunk(fragment, done, filled)
+                    self._texts = self._texts[-1:]
                     done, filled = done + filled, 0
                     full = self._full_chunk(fragment, done, span_rows)
         if filled:
@@ -123,11 +147,21 @@ class ChunkReader:
         # NaN and infinities show in the extremes, which are wanted anyway.
         lower, upper = values.min(axis=0), values.max(axis=0)
         keep, invalid = self._all[:count], None
-        clean = bool(np.isfinite(lower).all() and np.isfinite(upper).all())
+        missing = None
+        if self._nulls == "keep" and not self._text and np.isnan(lower).any():
+            missing = np.isnan(rows) & self._may_miss
+            if self._fill is not None:
+                np.copyto(rows, self._fill, where=missing)
+            gone = missing & np.isnan(rows)
+            lower = rows.min(axis=0, where=~gone, initial=np.inf)
+            upper = rows.max(axis=0, where=~gone, initial=-np.inf)
+        # Of a column of which all values are missing, there are no extremes.
+        empty = (lower == np.inf) & (upper == -np.inf) & (missing is not None)
+        clean = bool((np.isfinite(lower) & np.isfinite(upper) | empty).all())
         if weights is not None:
             clean = clean and bool(np.isfinite(weights).all())
         if not clean:
-            if self._nulls == "error":
+            if self._nulls != "drop":
                 raise self._diagnose(fragment)
             keep, invalid = self._find_invalid(values, weights)
             lower = values.min(axis=0, where=keep[:, None], initial=np.inf)
@@ -137,7 +171,7 @@ class ChunkReader:
         if weights is not None:
             self._check_weights(weights[keep], fragment)
         first, row_in_input = fragment.first_row + offset, fragment.row_in_input + offset
-        return Chunk(first, row_in_input, rows, keep, weights, lower, upper, invalid)
+        return Chunk(first, row_in_input, rows, keep, weights, lower, upper, invalid, missing)
 
     def _find_invalid(
         self, values: Floats, weights: Floats | None

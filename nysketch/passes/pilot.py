@@ -19,12 +19,15 @@ from nysketch._support.notices import log, notice
 from nysketch._support.seeds import require_seed
 from nysketch.accumulators.dropped import DroppedRows
 from nysketch.basis.base import Basis
+from nysketch.basis.encoding import fit_kinds
 from nysketch.basis.fit import fit_rows
+from nysketch.basis.layout import Layout
 from nysketch.basis.options import AUTO, BasisOptions
 from nysketch.columns import total_width
 from nysketch.engines.protocol import Check
 from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, SchemaError, UsageError, option
+from nysketch.kinds import parse_kinds
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.task import FragmentTask
 from nysketch.sketches.losses import dropped_in_words, many_dropped
@@ -63,9 +66,13 @@ def pilot_rows_for(options: BasisOptions, d: int) -> int:
 
 @dataclass(frozen=True)
 class Pilot(SampledRows):
-    """Rows that were drawn and can be used, and which others were dropped."""
+    """Rows that were drawn and can be used, and which others were dropped.
+
+    `texts` are those of categories, by column and by the numbers that rows have for them.
+    """
 
     dropped: DroppedRows
+    texts: Mapping[str, Mapping[float, str]]
 
 
 def basis_of_data(
@@ -125,6 +132,8 @@ def fit_pilot(
         rows = rows[:, np.concatenate(taken)]
         rows = np.asfortranarray(rows) if by_column else np.ascontiguousarray(rows)
     of_rows, choosing = rows_to_draw_from(source), execution.choosing
+    if not columns[0].text:
+        columns, rows = fit_kinds(rows, columns, pilot.texts, parse_kinds(options.kinds))
     basis = fit_rows(rows, columns, options, seed=seed, of_rows=of_rows, progress=choosing)
     # Those that were found here come first: the list is cut where a table has thousands of others.
     left_out = dict(itertools.islice({**no_features, **source.left_out}.items(), MOST_REMEMBERED))
@@ -157,7 +166,9 @@ def reading_columns_of(basis: Basis, source: Source) -> Source:
     if source.columns == basis.columns:
         return source
     here, why = {column.name for column in basis.columns}, basis.origin.get("left_out", {})
-    return source.without({c.name: why.get(c.name, "") for c in source.columns if c.name not in here})
+    gone = {c.name: why.get(c.name, "") for c in source.columns if c.name not in here}
+    fewer = source.without(gone) if gone else source
+    return fewer if fewer.columns == basis.columns else fewer.with_kinds(basis.columns)
 
 
 def say_no_features(source: Source, basis: Basis) -> None:
@@ -292,7 +303,17 @@ def _read_rows(source: Source, numbers: NDArray[np.int64], nulls: str, execution
         np.concatenate([part.numbers for part in ordered]),
         np.concatenate([part.starts for part in ordered]),
         sum((part.dropped for part in ordered), DroppedRows()),
+        _united(part.texts for part in ordered),
     )
+
+
+def _united(parts: Iterable[Mapping[str, Mapping[float, str]]]) -> dict[str, dict[float, str]]:
+    """Return the texts of several parts together."""
+    found: dict[str, dict[float, str]] = {}
+    for texts in parts:
+        for name, known in texts.items():
+            found.setdefault(name, {}).update(known)
+    return found
 
 
 class _RowsByNumber(FragmentTask[Pilot]):
@@ -313,6 +334,7 @@ class _RowsByNumber(FragmentTask[Pilot]):
         text = any(column.text for column in columns)
         found = [np.empty(0, object) if text else np.empty((0, total_width(columns)))]
         numbers, dropped = [np.empty(0, np.int64)], DroppedRows()
+        texts: list[Mapping[str, Mapping[float, str]]] = []
         for chunk in self.chunks(fragment, check):
             inside = wanted[(wanted >= chunk.first_row)] - chunk.first_row
             inside = inside[inside < len(chunk.rows)]
@@ -321,9 +343,25 @@ class _RowsByNumber(FragmentTask[Pilot]):
                 dropped = dropped + DroppedRows.of(chunk.invalid[gone])
             inside = inside[chunk.keep[inside]]
             found.append(chunk.rows[inside])
+            if self.reader.texts:
+                texts.append(self._texts_of(found[-1]))
             numbers.append(chunk.first_row + inside)
             if chunk.first_row + len(chunk.rows) > wanted[-1]:
                 break  # the rest of the fragment holds no row of the pilot
         kept = np.concatenate(numbers)
         start = fragment.first_row - fragment.row_in_input
-        return Pilot(np.concatenate(found), kept, np.full(len(kept), start, np.int64), dropped)
+        starts = np.full(len(kept), start, np.int64)
+        return Pilot(np.concatenate(found), kept, starts, dropped, _united(texts))
+
+    def _texts_of(self, rows: NDArray[Any]) -> Mapping[str, Mapping[float, str]]:
+        """Return the texts of the categories of some rows: of a column of names, a chunk has thousands."""
+        known = self.reader.texts
+        return {
+            place.column.name: {
+                number: known[place.column.name][number]
+                for number in np.unique(rows[:, place.numbers.start]).tolist()
+                if not np.isnan(number)
+            }
+            for place in Layout.of(self.source.columns).places
+            if place.column.name in known
+        }

@@ -140,4 +140,4 @@ def run_pass(
 
 def settings_of(options: PassOptions, wanted: BasisOptions | None) -> dict[str, Any]:
     """Return what a sketch remembers of how it was made; `wanted` is None if its basis was given."""
-    return asdict(options) | {"basis": None if wanted is None else asdict(wanted)}
+    return asdict(options) | {"basis": None if wanted is None else wanted.describe()}

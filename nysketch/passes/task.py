@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nysketch._types import Progress
+from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Check, Engine, PicklableTask, nothing
 from nysketch.errors import InputError
 from nysketch.passes.chunks import (
@@ -73,10 +73,12 @@ class FragmentTask(PicklableTask, Generic[Result]):
 
     _process_local = ("_local", "_lock", "_shared", "rows_read")
 
-    def __init__(self, source: Source, *, nulls: str, batch_rows: int | None = None) -> None:
+    def __init__(
+        self, source: Source, *, nulls: str, batch_rows: int | None = None, fill: Floats | None = None
+    ) -> None:
         require_null_policy(nulls)  # rather than in a thread
         require_batch_rows(batch_rows)
-        self.source, self._nulls, self._batch_rows = source, nulls, batch_rows
+        self.source, self._nulls, self._batch_rows, self._fill = source, nulls, batch_rows, fill
         self._init_process_state()
 
     def _init_process_state(self) -> None:
@@ -92,7 +94,7 @@ class FragmentTask(PicklableTask, Generic[Result]):
     @per_thread
     def reader(self) -> ChunkReader:
         """The reader of this thread, whose buffer is used for all chunks."""
-        return ChunkReader(self.source, nulls=self._nulls, batch_rows=self._batch_rows)
+        return ChunkReader(self.source, nulls=self._nulls, batch_rows=self._batch_rows, fill=self._fill)
 
     def chunks(self, fragment: Fragment, check: Check, span_rows: int | None = None) -> Iterator[Chunk]:
         """Yield the chunks of a fragment; each is valid until the next is asked for.

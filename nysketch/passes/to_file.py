@@ -112,7 +112,7 @@ def sketch_to_file(
                 restart=saving.restart,
             )
             if checkpoint.partial is not None:
-                if made_by is not None and checkpoint.partial.settings.get("basis") != asdict(made_by):
+                if made_by is not None and checkpoint.partial.settings.get("basis") != made_by.describe():
                     made_by = made_by.before_auto()
                 basis = checkpoint.partial.basis
         if isinstance(basis, BasisOptions):
@@ -170,7 +170,7 @@ def basis_to_file(
 def _request(source: Source, basis: Basis | BasisOptions, options: PassOptions) -> dict[str, Any]:
     """Return what a sketch depends on; `columns` are those on offer, whatever the pilot shows them to be."""
     return {
-        "basis": basis.digest if isinstance(basis, Basis) else asdict(basis),
+        "basis": basis.digest if isinstance(basis, Basis) else basis.describe(),
         "columns": [[column.name, column.width] for column in source.columns],
         "options": asdict(options),
     }
@@ -194,7 +194,7 @@ def _as_before(
     requests = [request | {"options": asdict(options) | {"nulls": "error"}}]
     if isinstance(basis, BasisOptions):
         # Nothing is read again because the default has become another.
-        requests += [other | {"basis": asdict(basis.before_auto())} for other in (request, *requests)]
+        requests += [other | {"basis": basis.before_auto().describe()} for other in (request, *requests)]
     return requests
 
 
@@ -227,7 +227,7 @@ def _up_to_date(
         "inputs": provenance,
         "part": [(whole.of, held) for whole, held in provenance.parts],
     }
-    if isinstance(basis, BasisOptions) and made == asdict(basis.before_auto()):
+    if isinstance(basis, BasisOptions) and made == basis.before_auto().describe():
         asked["basis"] = made  # by the default of its time
     different = [name for name, value in asked.items() if stored[name] != value]
     written = output.stat().st_mtime_ns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError
+from nysketch.kinds import Category
 from nysketch.provenance import Input
 from nysketch.sources.arrow import FRAGMENT_ROWS, choose_columns, to_numpy
+from nysketch.sources.encoding import encode
 from nysketch.sources.protocol import (
     Batch,
     Fragment,
@@ -96,11 +98,19 @@ class ArraySource(WithoutFiles):
         for start in range(fragment.first_row, end, batch_rows):
             part = self._part(start, min(start + batch_rows, end))
             if self._text:
-                texts, nulls = to_numpy(_as_arrow_text(part[:, 0].tolist(), start), self.columns[0], "array")
-                yield Batch([texts], None, [nulls])
+                arrow = _as_arrow_text(part[:, 0].tolist(), start)
+                strings, count = to_numpy(arrow, self.columns[0], "array")
+                yield Batch([strings], None, [count])
                 continue
             columns = [part[:, span] for span in self._spans]
-            yield Batch([plain(column) for column in columns], None, [_masked_rows(c) for c in columns])
+            values, nulls = [plain(column) for column in columns], [_masked_rows(c) for c in columns]
+            texts: dict[str, Mapping[float, str]] = {}
+            for i, column in enumerate(self.columns):
+                if isinstance(column.kind, Category):
+                    encoded = encode(pa.array(values[i][:, 0]), column, "array")
+                    values[i], nulls[i] = encoded.values[:, None], encoded.nulls
+                    texts |= {column.name: encoded.texts} if encoded.texts else {}
+            yield Batch(values, None, nulls, texts)
 
     def _part(self, start: int, stop: int) -> NDArray[Any]:
         return self._array[start:stop]

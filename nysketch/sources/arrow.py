@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError, UnreadableError, option
+from nysketch.kinds import Category, Time
 from nysketch.provenance import Input
+from nysketch.sources.encoding import encode, seconds
 from nysketch.sources.protocol import (
     Batch,
     Fragment,
@@ -34,6 +36,7 @@ from nysketch.sources.selection import (
     Selection,
     names_of,
     require_field,
+    require_kind,
     require_numeric,
     require_same,
     require_text,
@@ -79,7 +82,9 @@ def field_of(kind: pa.DataType) -> Field:
         # A list of integers is more often a bag of things than an embedding.
         return Field(text, width=None, left_out=f"{text}: name it in `columns` to use it")
     why = TEXT if _is_text(kind) else TIME if pa.types.is_temporal(kind) else text
-    return Field(text, width=0, left_out=why, text=_is_text(kind))
+    if pa.types.is_duration(kind):  # a number of seconds, if it is wanted
+        return Field(text, left_out=why)
+    return Field(text, width=0, left_out=why, text=_is_text(kind), time=why == TIME)
 
 
 def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
@@ -111,6 +116,8 @@ def _values(array: pa.Array) -> NDArray[Any]:
         array = array.cast(pa.float64())
     elif pa.types.is_boolean(kind):
         array = array.cast(pa.uint8())
+    elif pa.types.is_duration(kind):
+        return seconds(array)
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
@@ -168,16 +175,22 @@ def list_width(array: pa.Array | pa.ChunkedArray) -> int | None:
 
 def as_batch(batch: pa.RecordBatch, columns: Sequence[Column], weights: str | None, where: str) -> Batch:
     """Turn a record batch into arrays."""
-    values, nulls = [], []
+    values, nulls, texts = [], [], {}
     for column in columns:
-        array, count = to_numpy(batch.column(column.name), column, where)
+        if isinstance(column.kind, Category | Time):
+            encoded = encode(batch.column(column.name), column, where)
+            array, count = encoded.values, encoded.nulls
+            if encoded.texts:
+                texts[column.name] = encoded.texts
+        else:
+            array, count = to_numpy(batch.column(column.name), column, where)
         values.append(array)
         nulls.append(count)
     weight_values = None
     if weights is not None:
         weight_values, count = to_numpy(batch.column(weights), Column(weights), where)
         nulls.append(count)
-    return Batch(values, weight_values, nulls)
+    return Batch(values, weight_values, nulls, texts)
 
 
 def kept_schema(schema: pa.Schema, names: Sequence[str], where: str) -> pa.Schema:
@@ -213,6 +226,10 @@ def choose_columns(
     columns = []
     for name in names:
         field = require_field(fields, name, where)
+        if name in selection.kinds:
+            require_kind(field, name, selection.kinds[name], where)
+            columns.append(Column(name, kind=selection.kinds[name]))
+            continue
         if selection.text:
             require_text(field, name, where)
             columns.append(Column(name, text=True))

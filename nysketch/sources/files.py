@@ -32,6 +32,7 @@ from nysketch.sources.protocol import (
     TableFile,
     input_key,
     with_fewer_columns,
+    with_other_kinds,
 )
 from nysketch.sources.retry import RetryPolicy
 from nysketch.sources.selection import Selection, names_of, require_field, require_numeric, require_same
@@ -119,6 +120,10 @@ class FilesSource:
     def without(self, left_out: Mapping[str, str]) -> FilesSource:
         """Return a source of the same rows that leaves out more columns, for these reasons."""
         return with_fewer_columns(self, left_out)
+
+    def with_kinds(self, columns: Sequence[Column]) -> FilesSource:
+        """Return a source of the same rows that reads its columns by the kinds which these have."""
+        return with_other_kinds(self, columns)
 
     def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return the extremes over all rows, of Parquet files with statistics; else over some rows."""

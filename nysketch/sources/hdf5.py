@@ -26,7 +26,9 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, option
+from nysketch.kinds import Category
 from nysketch.sources.arrow import as_kept
+from nysketch.sources.encoding import encode
 from nysketch.sources.locations import Location
 from nysketch.sources.protocol import TEXT_ROWS, Batch, ReaderMemory, text_memory
 from nysketch.sources.selection import TEXT, Field, names_of, shorten
@@ -281,10 +283,17 @@ class HDF5File:
         names = names_of(columns, weights)
         for first, batch in self._arrays(index, names, batch_rows):
             weight_values = batch.pop() if weights is not None else None
+            nulls = [0] * len(names)
+            texts: dict[str, Mapping[float, str]] = {}
             for i, column in enumerate(columns):
-                if column.text:
+                is_text = batch[i].dtype.kind in "OS"
+                if column.text or (column.kind is not None and is_text):
                     batch[i] = self._decoded(batch[i], column.name, first)
-            yield Batch(batch, weight_values, [0] * len(names))
+                if isinstance(column.kind, Category):
+                    encoded = encode(pa.array(batch[i]), column, self.where(index))
+                    batch[i], nulls[i] = encoded.values, encoded.nulls
+                    texts |= {column.name: encoded.texts} if encoded.texts else {}
+            yield Batch(batch, weight_values, nulls, texts)
 
     def kept_schema(self, names: Sequence[str]) -> pa.Schema:
         """Return names and types of data sets that pass through."""

@@ -11,7 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.columns import Column
+from nysketch.kinds import Category
 from nysketch.sources.arrow import as_kept
+from nysketch.sources.encoding import Encoded, encode
 from nysketch.sources.protocol import Batch, ReaderMemory, TableFile
 from nysketch.sources.selection import Field, require_field
 from nysketch.sources.table_formats import NULL_KEY
@@ -73,8 +75,15 @@ class PartitionedFile:
         for batch in self._stored_batches(index, stored, stored_weights, batch_rows):
             rows = len(batch)
             read = dict(zip(names, zip(batch.values, batch.nulls, strict=False), strict=False))
+            texts = dict(batch.texts)
             for column in (*columns, *(Column(name) for name in filter(None, [weights]))):
-                if column.name in self._keys:
+                if column.name not in self._keys:
+                    continue
+                if isinstance(column.kind, Category):
+                    one = self._encoded(column)
+                    read[column.name] = np.full(rows, one.values[0]), rows * one.nulls
+                    texts |= {column.name: one.texts} if one.texts else {}
+                else:
                     read[column.name] = _repeated(self._keys[column.name], rows, text=column.text)
             values, nulls = zip(*(read[column.name] for column in columns), strict=True)
             weight_values = batch.weights
@@ -82,7 +91,12 @@ class PartitionedFile:
                 if weight_values is None:
                     weight_values = read[weights][0]
                 nulls += (batch.nulls[-1] if stored_weights else 0,)
-            yield Batch(values, weight_values, nulls)
+            yield Batch(values, weight_values, nulls, texts)
+
+    def _encoded(self, column: Column) -> Encoded:
+        """Return the code of a key, which is the same for all rows."""
+        key = self._keys[column.name]
+        return encode(pa.array([None if key == NULL_KEY else key], pa.string()), column, str(self.location))
 
     def _stored_batches(
         self, index: int, stored: Sequence[Column], weights: str | None, batch_rows: int

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.errors import UsageError
+from nysketch.kinds import KindRequest, parse_kinds
 from nysketch.sources.selection import Selection
 
 
@@ -26,6 +27,7 @@ class ReadKeywords(TypedDict, total=False):
     text: bool
     keep: Sequence[str]
     every_number: bool
+    kinds: Mapping[str, KindRequest]
     datasets: Sequence[str]
     allow_external: bool
     skip_unreadable: bool
@@ -39,9 +41,9 @@ class ReadOptions:
     """How to read rows, whatever they are read for.
 
     `columns` are those to read, in this order, and `exclude` those to leave out; by default all numeric ones
-    are read. `weights` names the column of row weights. `like` are the columns of a basis: then exactly these
-    are read. With `text`, or if the basis has text, one column of text is read instead of numbers: the one
-    named, or the only one there is. Columns to `keep` can be read beside them, as they are. A basis that is
+    are read. `kinds` are those of columns that are no plain numbers. `weights` names the column of row
+    weights. `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has
+    text, one column of text is read instead of numbers: the one named, or the only one there is. Columns to `keep` can be read beside them, as they are. A basis that is
     made leaves out serial numbers and constants that nobody named, unless `every_number` is wanted.
 
     The others are for files: `datasets` of HDF5, whose links are followed if `allow_external` trusts them;
@@ -57,6 +59,7 @@ class ReadOptions:
     text: bool = False
     keep: Sequence[str] = ()
     every_number: bool = False
+    kinds: Mapping[str, KindRequest] = field(default_factory=dict)
     datasets: Sequence[str] = ()
     allow_external: bool = False
     skip_unreadable: bool = False
@@ -82,11 +85,13 @@ class ReadOptions:
         """Return options to read what a basis needs, or what it takes to make one."""
         if isinstance(basis, Basis):
             return self.for_columns(basis.columns)
-        return replace(self, columns=basis.columns_to_read(self.columns), text=basis.text)
+        columns = basis.columns_to_read(self.columns)
+        return replace(self, columns=columns, text=basis.text, kinds=parse_kinds(basis.kinds))
 
     def selection(self) -> Selection:
         """Return which columns to select; raise UsageError where options contradict each other."""
         columns, text = self.columns, self.text
+        kinds = {name: request.unfitted() for name, request in self.kinds.items()}
         if len(set(self.keep)) < len(self.keep):
             raise UsageError(f"a column is named twice in `keep`: {', '.join(self.keep)}")
         if self.like is not None:
@@ -98,12 +103,22 @@ class ReadOptions:
             if text and not any(column.text for column in self.like):
                 raise UsageError("the basis is numeric: it cannot be used with text")
             text = any(column.text for column in self.like)
+            kinds = {column.name: column.kind for column in self.like if column.kind is not None}
+        if text and kinds:
+            raise UsageError("string kernels read one text column, which has no `kind`")
+        if columns is not None and (others := [name for name in kinds if name not in columns]):
+            raise UsageError(f"`kind` names column {others[0]!r}, which is not among `columns`")
+        if excluded := [name for name in kinds if name in self.exclude]:
+            raise UsageError(f"`kind` names column {excluded[0]!r}, which `exclude` leaves out")
+        if self.weights in kinds:
+            raise UsageError(f"`kind` names column {self.weights!r}, which has the row weights")
         if text and columns is not None and len(columns) != 1:
             raise UsageError(
                 f"string kernels read one text column, not {len(columns)}: choose one with `columns`"
             )
         chosen = None if columns is None else tuple(columns)
-        return Selection(chosen, tuple(self.exclude), self.weights, text, tuple(self.keep), self.every_number)
+        keep, exclude = tuple(self.keep), tuple(self.exclude)
+        return Selection(chosen, exclude, self.weights, text, keep, self.every_number, kinds)
 
 
 def _listed(names: str | Iterable[str] | None) -> tuple[str, ...]:

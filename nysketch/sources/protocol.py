@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -45,13 +45,15 @@ class Fragment:
 class Batch:
     """Some consecutive rows: one array per chosen column, 1-D or rows × width; nulls are NaN.
 
-    Text is a 1-D array of str objects; nulls are None.
+    Text is a 1-D array of str objects; nulls are None. Categories and times are numbers (encoding.py); where
+    no vocabulary is known yet, `texts` has that of every number, by column.
     `nulls` counts, per column, the rows with any (the weights, where there are any, come last).
     """
 
     values: Sequence[NDArray[Any]]
     weights: NDArray[Any] | None
     nulls: Sequence[int]
+    texts: Mapping[str, Mapping[float, str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values[0])
@@ -113,6 +115,10 @@ class Source(Protocol):
 
     def without(self, left_out: Mapping[str, str]) -> Source:
         """Return a source of the same rows that leaves out more columns, for these reasons."""
+        ...
+
+    def with_kinds(self, columns: Sequence[Column]) -> Source:
+        """Return a source of the same rows that reads its columns by the kinds which these have."""
         ...
 
     def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -259,6 +265,10 @@ class WithoutFiles:
         """Return a source of the same rows that leaves out more columns, for these reasons."""
         return with_fewer_columns(self, left_out)
 
+    def with_kinds(self, columns: Sequence[Column]) -> Self:
+        """Return a source of the same rows that reads its columns by the kinds which these have."""
+        return with_other_kinds(self, columns)
+
     def within(self, limit: int, batch_rows: int) -> Self:
         """Return the source itself: its rows are there already, and others come as they like."""
         return self
@@ -300,6 +310,15 @@ def with_fewer_columns(source: Columned, left_out: Mapping[str, str]) -> Columne
     fewer.columns = tuple(column for column in source.columns if column.name not in left_out)
     fewer.left_out = {**source.left_out, **left_out}
     return fewer
+
+
+def with_other_kinds(source: Columned, columns: Sequence[Column]) -> Columned:
+    """Return a copy of a source that reads its columns by the kinds that others of these names have."""
+    kinds = {column.name: column.kind for column in columns}
+    copy = object.__new__(type(source))
+    copy.__dict__.update(source.__dict__)
+    copy.columns = tuple(replace(c, kind=kinds.get(c.name, c.kind)) for c in source.columns)
+    return copy
 
 
 # Most rows of text that are held at once, as a batch or a chunk: texts may be long.

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 
 from nysketch._support.notices import log
+from nysketch.columns import Column
 from nysketch.errors import InputError
 from nysketch.provenance import Input
 from nysketch.sources.arrow import HeldFragment, StreamSource, list_width
@@ -182,6 +183,13 @@ class QuerySource(StreamSource):
         fewer._keys = {}  # of other columns
         fewer._read_these_columns()
         return fewer
+
+    def with_kinds(self, columns: Sequence[Column]) -> Self:
+        """Return a source of the same rows that reads its columns by the kinds which these have."""
+        other = super().with_kinds(columns)
+        other._keys = {}  # of other numbers
+        other._read_these_columns()
+        return other
 
     def rows_of_inputs(self) -> dict[int, int]:
         """Return the number of rows by the key of the only input; its first rows are read, if none were."""

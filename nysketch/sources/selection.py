@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nysketch.columns import Column
 from nysketch.errors import SchemaError, option
+from nysketch.kinds import Category, Kind, Time
 
 # Why columns that the user named are no features.
 EXCLUDED, ROW_WEIGHTS = "excluded", "row weights"
@@ -27,10 +28,19 @@ class Field:
     left_out: str = ""
     text: bool = False
     text_left_out: str = ""
+    time: bool = False
 
-    def is_usable(self, *, text: bool) -> bool:
-        """Say whether it can be read as text, or else as numbers."""
-        return self.text if text else self.width != 0
+    def is_usable(self, column: Column) -> bool:
+        """Say whether it can be read as a column: as text, as a kind, or else as numbers."""
+        return (
+            self.text if column.text else self.width != 0 if column.kind is None else self.can_be(column.kind)
+        )
+
+    def can_be(self, kind: Kind) -> bool:
+        """Say whether its values can be those of a kind."""
+        if isinstance(kind, Category):
+            return self.text or self.width == 1
+        return self.time if isinstance(kind, Time) else self.width == 1
 
     def why_left_out(self, *, text: bool) -> str:
         """Return why it is not taken unless named; nothing if it is taken."""
@@ -44,7 +54,7 @@ class Selection:
     """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`.
 
     Those to `keep` pass through unchanged, whether or not they are among the others. With `every_number`,
-    numeric columns are taken as if they were named.
+    numeric columns are taken as if they were named. Columns that have `kinds` are taken, too.
     """
 
     columns: tuple[str, ...] | None = None
@@ -53,15 +63,16 @@ class Selection:
     text: bool = False
     keep: tuple[str, ...] = ()
     every_number: bool = False
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     def optional(self, columns: Iterable[Column]) -> frozenset[str]:
         """Return which of the chosen columns nobody named: those that are no features can be left out."""
         named = self.columns is not None or self.text or self.every_number
-        return frozenset() if named else frozenset(column.name for column in columns)
+        return frozenset() if named else frozenset(c.name for c in columns if c.name not in self.kinds)
 
     def choose(self, fields: Mapping[str, Field], where: str) -> tuple[list[str], dict[str, str]]:
         """Return the names of the chosen columns in order, and why the others are left out."""
-        for name in (*(self.columns or ()), *self.exclude, *filter(None, [self.weights])):
+        for name in (*(self.columns or ()), *self.exclude, *filter(None, [self.weights]), *self.kinds):
             require_field(fields, name, where)
         if self.weights is not None and fields[self.weights].width != 1:
             raise SchemaError(
@@ -71,12 +82,14 @@ class Selection:
         left_out: dict[str, str] = {}
         chosen: list[str] = []
         for name in self.columns if self.columns is not None else fields:
-            field = fields[name]
+            here = fields[name]
             if name in self.exclude:
                 left_out[name] = EXCLUDED
             elif name == self.weights:
                 left_out[name] = ROW_WEIGHTS
-            elif self.columns is None and (why := field.why_left_out(text=self.text)):
+            elif name in self.kinds:
+                chosen.append(name)
+            elif self.columns is None and (why := here.why_left_out(text=self.text)):
                 left_out[name] = why
             else:
                 chosen.append(name)
@@ -108,7 +121,7 @@ def require_field(fields: Mapping[str, Field], name: str, where: str) -> Field:
 
 def require_numeric(field: Field, name: str, where: str) -> None:
     """Raise a SchemaError unless the field can be read as numbers."""
-    if not field.is_usable(text=False):
+    if field.width == 0:
         kernels = '. String kernels, such as `kernel="spectrum"`, read text' if field.text else ""
         raise SchemaError(
             f"{where}: column {name!r} has type {field.type}, which is not numeric. Leave it out with "
@@ -116,9 +129,18 @@ def require_numeric(field: Field, name: str, where: str) -> None:
         )
 
 
+def require_kind(field: Field, name: str, kind: Kind, where: str) -> None:
+    """Raise a SchemaError unless the values of the field can be those of a kind."""
+    if not field.can_be(kind):
+        what = {Category: "text, numbers or truth values", Time: "times or dates"}.get(type(kind), "numbers")
+        raise SchemaError(
+            f"{where}: column {name!r} has type {field.type}; a column of kind {kind.name} holds {what}"
+        )
+
+
 def require_text(field: Field, name: str, where: str) -> None:
     """Raise a SchemaError unless the field can be read as text."""
-    if not field.is_usable(text=True):
+    if not field.text:
         raise SchemaError(
             f"{where}: column {name!r} has type {field.type}, not text; string kernels need a text column"
         )
@@ -140,7 +162,7 @@ def require_same(
                 f"{where}: no column {column.name!r}, which {first_where} has. Choose columns that all "
                 "files have with `columns`"
             )
-        if not field.is_usable(text=column.text):
+        if not field.is_usable(column):
             remedy = (
                 "Convert"
                 if column.text
@@ -150,7 +172,7 @@ def require_same(
                 f"{where}: column {column.name!r} has type {field.type}, "
                 f"in {first_where} it is {first[column.name].type}. {remedy} it first"
             )
-        if not column.text and field.width not in (None, column.width):
+        if not column.text and column.kind is None and field.width not in (None, column.width):
             raise SchemaError(
                 f"{where}: column {column.name!r} has width {field.width}, in {first_where} it has "
                 f"{column.width}. Leave it out with {option('exclude', column.name)}"

@@ -18,6 +18,7 @@ class Chunk:
     rows × d numbers, or as many strings (empty where there is none); `lower` and `upper` are the extremes
     of each column among the valid rows, of text those of its length in characters. `invalid` has a row for
     each that is not kept, and says which columns are invalid in it, last the weights; None if all are kept.
+    `missing` says which numbers of kept rows are missing; None if none are.
     """
 
     first_row: int
@@ -28,6 +29,7 @@ class Chunk:
     lower: Floats
     upper: Floats
     invalid: NDArray[np.bool_] | None = None
+    missing: NDArray[np.bool_] | None = None
 
     @property
     def dropped(self) -> int:

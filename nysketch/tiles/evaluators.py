@@ -13,6 +13,7 @@ from nysketch.basis.nystrom import NystromBasis
 from nysketch.kernels import gaussian_bandwidths
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.general import GeneralTiles
+from nysketch.tiles.points import Points
 from nysketch.tiles.reference import Reference
 from nysketch.tiles.spans import SpansByRow
 
@@ -26,7 +27,7 @@ class Evaluator(Protocol):
 
     def add(
         self,
-        rows: NDArray[Any],
+        points: Points,
         order: NDArray[np.int64],
         block_of: NDArray[np.int64],
         weights: Floats,

@@ -94,7 +94,8 @@ class RowValues:
         self._step = int(np.clip(_TILE_VALUES // basis.m, 16, 4096))
         self._gaussians: list[_Gaussian] = []
         if isinstance(basis, NystromBasis):
-            widths = gaussian_bandwidths(basis.kernel, basis.d)
+            # Of columns with kinds, by the plain definitions.
+            widths = [] if basis.encoded else gaussian_bandwidths(basis.kernel, basis.d)
             self._gaussians = [_Gaussian(basis, width) for width in widths]
 
     def of(self, rows: NDArray[Any]) -> Floats:

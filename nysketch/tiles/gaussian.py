@@ -25,6 +25,7 @@ from nysketch._support.jit import FAST, compiled
 from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.nearest import NearestLandmarks, Search
+from nysketch.tiles.points import Categories, PointMaker, Points
 from nysketch.tiles.product import TileProduct
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.spans import SpansByRow
@@ -36,6 +37,11 @@ from nysketch.tiles.vector_math import LOWEST, exp2
 # and then every exponent x·z − ½|z|² lies within ±126, where no overflow or underflow need be caught.
 NEAR = 13.5
 ROW_RADIUS = 21.1
+
+# Exponents of categories are cut off here: sums of many of them are finite, and none changes a float32 digit.
+_MOST_APART = 1e6
+# With categories that take no more than this together, no exponent of a row near the landmarks is cut off.
+_TOGETHER = 60.0
 
 # Coordinates are cut off here before they are squared: finite, and far beyond ROW_RADIUS.
 _FAR_AWAY = np.float32(2.0**40)
@@ -64,6 +70,29 @@ def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):
             target[p] = scratch[order[p]]
     for p in range(count):
         half_norms[p] = 0.5 * norms[order[p]]
+
+
+@compiled(fastmath=FAST)
+def _look_up(tile, order, start, stop, codes, tables, starts):
+    """Add to each row of a tile the exponents of its categories, which tables have for every code.
+
+    Exponents stay above the lowest that exp2 takes.
+    """
+    m, count = tile.shape[1], codes.shape[1]
+    for p in range(start, stop):
+        row, own = tile[p - start], codes[order[p]]
+        c = 0
+        while c + 1 < count:
+            a, b = tables[starts[c] + own[c]], tables[starts[c + 1] + own[c + 1]]
+            for j in range(m):
+                row[j] += a[j] + b[j]
+            c += 2
+        if c < count:
+            a = tables[starts[c] + own[c]]
+            for j in range(m):
+                row[j] += a[j]
+        for j in range(m):
+            row[j] = row[j] if row[j] > LOWEST else LOWEST
 
 
 @compiled()
@@ -156,7 +185,10 @@ def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):
 
 
 @compiled(fastmath=FAST)
-def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponents, sums, span_of, span_sums):
+def _add_far(
+    rows, order, count, shift, factor, far, codes, far_codes, apart,
+    block_of, weights, exponents, sums, span_of, span_sums,
+):  # fmt: skip
     """Add the kernel values at the landmarks `far` (d × m), from differences in float64.
 
     Also to the sums of spans, if there are any.
@@ -170,6 +202,11 @@ def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponent
             for j in range(m):
                 difference = x - z[j]
                 exponents[j] -= difference * difference
+        for c in range(codes.shape[1]):
+            own = codes[order[p], c]
+            for j in range(m):
+                if far_codes[j, c] != own:
+                    exponents[j] -= 2.0 * apart[c]
         total = sums[block_of[p]]
         weight = weights[p]
         for j in range(m):
@@ -177,6 +214,18 @@ def _add_far(rows, order, count, shift, factor, far, block_of, weights, exponent
         _add_row(exponents, weight, total)
         if len(span_sums) > 0:
             _add_row(exponents, weight, span_sums[span_of[p]])
+
+
+def _tables(
+    categories: Categories, near: NDArray[np.int64], apart: Floats
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return what each code of each category adds to the exponents at landmarks; and where each begins."""
+    starts = np.cumsum([0, *categories.counts[:-1]])[: len(categories.counts)].astype(np.int64)
+    tables = np.zeros((int(categories.counts.sum()), len(near)), np.float32)
+    for c, (start, count) in enumerate(zip(starts.tolist(), categories.counts.tolist(), strict=True)):
+        differ = np.arange(count)[:, None] != categories.codes[near, c]
+        tables[start : start + count] = np.where(differ, -min(apart[c], _MOST_APART), 0.0)
+    return tables, starts
 
 
 class _Workspace:
@@ -202,16 +251,21 @@ class GaussianTiles:
     """
 
     def __init__(self, basis: NystromBasis, bandwidths: Floats) -> None:
-        self.d = basis.d
+        make = PointMaker(basis)
+        dense, landmarks, categories = make.dense, make.landmarks(), make.categories()
+        self.d = len(dense)
+        of_categories, bandwidths = bandwidths[categories.starts], bandwidths[dense]
         # (x − center)/scale − middle, over the bandwidth, in one multiplication per value
-        self._shift = basis.center + basis.middle * basis.scale
+        self._shift = (basis.center + basis.middle * basis.scale)[dense]
         with np.errstate(over="ignore"):  # far beyond all others
             largest = float(np.finfo(np.float64).max)  # of hostile scales
-            self._factor = np.minimum(np.sqrt(np.log2(np.e)) / bandwidths / basis.scale, largest)
-            Z = (basis.landmarks - self._shift) * self._factor
+            self._factor = np.minimum(np.sqrt(np.log2(np.e)) / bandwidths / basis.scale[dense], largest)
+            Z = (landmarks.numbers - self._shift) * self._factor
             half_norms = 0.5 * (Z**2).sum(axis=1)
+            # What a category that differs takes off the exponent.
+            self._apart = np.minimum(0.5 * np.log2(np.e) * categories.squares / of_categories**2, largest)
         # The product of many features rounds more often.
-        limit = NEAR / max(1.0, np.sqrt(basis.d / 64))
+        limit = NEAR / max(1.0, np.sqrt(self.d / 64))
         self.near = np.flatnonzero(half_norms <= limit)
         self.far = np.flatnonzero(half_norms > limit)
         offsets = -half_norms[self.near]
@@ -220,8 +274,10 @@ class GaussianTiles:
         # What the landmarks' norms lost in float32 is known, and given back at the end.
         self._near_factor = np.exp2(offsets - near_matrix[-1])
         self._far_matrix = np.ascontiguousarray(Z[self.far].T)
+        self._far_codes = np.ascontiguousarray(categories.codes[self.far])
+        self._tables, self._starts = _tables(categories, self.near, self._apart)
         self.tile_rows = tile_rows_for(basis.m, basis.d)
-        self._unit = np.sqrt(np.log2(np.e)) / bandwidths
+        self._unit = np.sqrt(np.log2(np.e)) / np.concatenate([bandwidths, of_categories])
         self._nearest: NearestLandmarks | None = None
 
     @classmethod
@@ -230,13 +286,16 @@ class GaussianTiles:
         with np.errstate(over="ignore"):
             norms = np.sqrt(((basis.scaled_landmarks - basis.middle) ** 2).sum(axis=1))
         typical = np.clip(np.median(norms) or norms.mean() or 1.0, 1e-100, 1e100)
-        # Landmarks up to four times as far out as most are near.
-        return cls(basis, np.full(basis.d, 4 * typical * np.sqrt(np.log2(np.e) / (2 * NEAR))))
+        # Landmarks up to four times as far out as most are near; all categories together are, too.
+        apart = np.sqrt(PointMaker(basis).categories().squares.sum() * np.log2(np.e) / _TOGETHER)
+        return cls(basis, np.full(basis.d, max(4 * typical * np.sqrt(np.log2(np.e) / (2 * NEAR)), apart)))
 
     @property
     def tell_nearest(self) -> bool:
         """Whether the largest exponent of a row is at its nearest landmark, and most landmarks are near."""
-        return bool((self._unit == self._unit[0]).all()) and len(self.far) <= len(self.near)
+        # Where many categories differ, exponents may be cut off, and tell no longer which is nearest.
+        whole = float(self._apart.sum()) <= _TOGETHER
+        return whole and bool((self._unit == self._unit[0]).all()) and len(self.far) <= len(self.near)
 
     def find_nearest(self, basis: NystromBasis) -> None:
         """From now on, find the nearest landmarks, too."""
@@ -248,7 +307,7 @@ class GaussianTiles:
 
     def add(
         self,
-        rows: Floats,
+        points: Points,
         order: NDArray[np.int64],
         block_of: NDArray[np.int64],
         weights: Floats,
@@ -261,16 +320,17 @@ class GaussianTiles:
         near = len(self.near)
         if near:
             by_span = SpansByRow(span_of, span_sums[:, :near])
-            self._add_near(rows, order, block_of, weights, sums[:, :near], ws, by_span)
+            self._add_near(points, order, block_of, weights, sums[:, :near], ws, by_span)
         if len(self.far):
             _add_far(
-                rows, order, len(order), self._shift, self._factor, self._far_matrix,
+                points.numbers, order, len(order), self._shift, self._factor, self._far_matrix,
+                points.codes, self._far_codes, self._apart,
                 block_of, weights, ws.exponents, sums[:, near:], span_of, span_sums[:, near:],
             )  # fmt: skip
 
     def _add_near(
         self,
-        rows: Floats,
+        points: Points,
         order: NDArray[np.int64],
         block_of: NDArray[np.int64],
         weights: Floats,
@@ -278,10 +338,10 @@ class GaussianTiles:
         ws: _Workspace,
         spans: SpansByRow,
     ) -> None:
-        half_norms = self._pack(rows, order, ws)
+        half_norms = self._pack(points, order, ws)
         factors = weights * np.exp2(-half_norms)
         long = bool(len(half_norms)) and half_norms.max() > 0.5 * ROW_RADIUS * ROW_RADIUS
-        for part in self._tiles(rows, order, half_norms, ws):
+        for part in self._tiles(points, order, half_norms, ws):
             if long:
                 _blank_long_rows(ws.tile, half_norms[part])
             if len(spans.sums):
@@ -289,19 +349,19 @@ class GaussianTiles:
             else:
                 _add_tile(ws.tile, block_of[part], factors[part], sums)
 
-    def find(self, rows: Floats, order: NDArray[np.int64], ws: _Workspace) -> None:
+    def find(self, points: Points, order: NDArray[np.int64], ws: _Workspace) -> None:
         """Find the nearest landmarks of the rows `order`, and add nothing."""
-        for _ in self._tiles(rows, order, self._pack(rows, order, ws), ws):
+        for _ in self._tiles(points, order, self._pack(points, order, ws), ws):
             pass
 
-    def _pack(self, rows: Floats, order: NDArray[np.int64], ws: _Workspace) -> Floats:
+    def _pack(self, points: Points, order: NDArray[np.int64], ws: _Workspace) -> Floats:
         """Put the rows `order` in their places, and return ½|x|² of each."""
         half_norms = ws.half_norms[: len(order)]
-        _pack(rows, order, self._shift, self._factor, ws.scratch, ws.norms, ws.packed, half_norms)
+        _pack(points.numbers, order, self._shift, self._factor, ws.scratch, ws.norms, ws.packed, half_norms)
         return half_norms
 
     def _tiles(
-        self, rows: Floats, order: NDArray[np.int64], half_norms: Floats, ws: _Workspace
+        self, points: Points, order: NDArray[np.int64], half_norms: Floats, ws: _Workspace
     ) -> Iterator[slice]:
         """Compute one tile of exponents after the other, and find the nearest landmarks on the way."""
         count, step = len(order), self.tile_rows
@@ -311,11 +371,13 @@ class GaussianTiles:
             # Always a whole tile, whatever lies beyond `count`: the product has no blocks of fewer rows.
             self._product(ws.packed[:, start : start + step].T, ws.tile)
             part = slice(start, min(start + step, count))
+            if len(self._starts):
+                _look_up(ws.tile, order, part.start, part.stop, points.codes, self._tables, self._starts)
             if self._nearest is not None:
-                self._nearest.look(ws.tile, part, rows, order, ws.search)
+                self._nearest.look(ws.tile, part, points, order, ws.search)
             yield part
         if self._nearest is not None:
-            self._nearest.finish(rows, order, ws.search)
+            self._nearest.finish(points, order, ws.search)
 
     def ordered(self, sums: Floats) -> Floats:
         """Return blocks × landmarks, in the order of the landmarks."""

@@ -33,6 +33,7 @@ from nysketch.kernels import (
 )
 from nysketch.kernels.dot import unit_rows
 from nysketch.kernels.radial import ROOT3, ROOT5
+from nysketch.tiles.points import Points
 from nysketch.tiles.product import TileProduct
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.spans import SpansByRow
@@ -323,7 +324,7 @@ class GeneralTiles:
 
     def add(
         self,
-        rows: Floats,
+        points: Points,
         order: NDArray[np.int64],
         block_of: NDArray[np.int64],
         weights: Floats,
@@ -335,7 +336,10 @@ class GeneralTiles:
         step = self.tile_rows
         for start in range(0, len(order), step):
             stop = min(start + step, len(order))
-            _scale(rows, order[start:stop], self._basis.center, self._basis.scale, ws.scaled)
+            if self._basis.encoded:
+                ws.scaled[: stop - start] = self._basis.transform(points.rows[order[start:stop]])
+            else:
+                _scale(points.rows, order[start:stop], self._basis.center, self._basis.scale, ws.scaled)
             # Always a whole tile, whatever is left of the last one in it: see gaussian.py.
             tile = ws.values(ws.scaled)
             _add_values(tile, block_of[start:stop], weights[start:stop], sums)

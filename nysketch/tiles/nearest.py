@@ -16,6 +16,7 @@ from nysketch._support.jit import compiled
 from nysketch._types import Floats
 from nysketch.basis.base import LARGEST_SCALED
 from nysketch.basis.nystrom import EXTENT, NystromBasis, spreads
+from nysketch.tiles.points import PointMaker, Points
 from nysketch.tiles.vector_math import larger
 
 # Longer rows, in the units of the tile, are compared with all landmarks: near 2**40 they are cut off.
@@ -99,8 +100,20 @@ def _squared_distance(point, Z, j):
     return total
 
 
+@numba.njit(inline="always")
+def _distance_of_codes(codes, row, landmark_codes, j, squares):
+    total = 0.0
+    for c in range(len(squares)):
+        if codes[row, c] != landmark_codes[j, c]:
+            total += squares[c]
+    return total
+
+
 @compiled()
-def _decide(tile, start, stop, slack, near, leaders, values, rows, order, center, scale, Z, point):
+def _decide(
+    tile, start, stop, slack, near, leaders, values, rows, order, center, scale, Z,
+    codes, landmark_codes, squares, point,
+):  # fmt: skip
     """Write which landmark is nearest to those rows of a tile that `_lead` left open."""
     for p in range(start, stop):
         if leaders[p] >= 0:
@@ -110,14 +123,16 @@ def _decide(tile, start, stop, slack, near, leaders, values, rows, order, center
         for c in range(len(near)):
             if tile[p - start, c] >= threshold:
                 distance = _squared_distance(point, Z, near[c])
+                distance += _distance_of_codes(codes, order[p], landmark_codes, near[c], squares)
                 if distance < closest or leaders[p] < 0:
                     leaders[p], closest = near[c], distance
 
 
 @compiled()
 def _settle(
-    norms, slack, leaders, values, rows, order, center, scale, Z, far, far_norms, safe, limits, point, nearest
-):
+    norms, slack, leaders, values, rows, order, center, scale, Z, codes, landmark_codes, squares,
+    far, far_norms, safe, limits, point, nearest,
+):  # fmt: skip
     """Write the nearest landmark of the rows `order`, or m if it is too far away; return how many are.
 
     That is the leader of the tile, unless one of the landmarks `far`, sorted by their norms, is closer.
@@ -138,12 +153,17 @@ def _settle(
                 winner, closest = 0, np.inf
                 for j in range(m):
                     distance = _squared_distance(point, Z, j)
+                    distance += _distance_of_codes(codes, order[p], landmark_codes, j, squares)
                     if distance < closest:
                         winner, closest = j, distance
             elif last > first:
-                closest = np.inf if winner == m else _squared_distance(point, Z, winner)
+                closest = np.inf
+                if winner < m:
+                    closest = _squared_distance(point, Z, winner)
+                    closest += _distance_of_codes(codes, order[p], landmark_codes, winner, squares)
                 for c in range(first, last):
                     distance = _squared_distance(point, Z, far[c])
+                    distance += _distance_of_codes(codes, order[p], landmark_codes, far[c], squares)
                     # Of duplicates, the first.
                     if distance < closest or (distance == closest and far[c] < winner):
                         winner, closest = far[c], distance
@@ -175,23 +195,28 @@ class NearestLandmarks:
     def __init__(
         self, basis: NystromBasis, near: NDArray[np.int64], far: NDArray[np.int64], unit: float
     ) -> None:
-        self._center, self._scale = basis.center, basis.scale
-        self._Z = np.ascontiguousarray(basis.scaled_landmarks)
+        make = PointMaker(basis)
+        dense, categories = make.dense, make.categories()
+        self._center, self._scale = basis.center[dense], basis.scale[dense]
+        self._Z = np.ascontiguousarray(basis.scaled_landmarks[:, dense])
+        self._codes, self._squares = categories.codes, categories.squares
         with np.errstate(over="ignore"):  # a landmark near the largest of all numbers is never nearest
-            norms = unit * np.sqrt(((self._Z - basis.middle) ** 2).sum(axis=1))
+            norms = unit * np.sqrt(((self._Z - basis.middle[dense]) ** 2).sum(axis=1))
         by_norm = np.argsort(norms[far], kind="stable")
         self._near, self._far, self._far_norms = near, far[by_norm], norms[far][by_norm]
         self._radius = float(norms[near].max(initial=0.0))
         # Of a product, of its factors and of −½|z|², for two landmarks that are compared.
-        self._rounding = (basis.d + 8) * 2.0**-23
-        self._limits = EXTENT * spreads(basis)
+        self._rounding = (len(dense) + len(self._squares) + 8) * 2.0**-23
+        self._apart = 0.5 * unit**2 * float(self._squares.sum())  # of a row and a landmark, at most
+        self._limits = EXTENT * spreads(basis)[dense]
         # Rows this close to the middle are within all limits of any landmark.
-        self._safe = float(min(unit * self._limits.min() - norms.max(), _TRUSTED)) * (1 - 1e-5)
+        nearest_limit = self._limits.min(initial=np.inf)
+        self._safe = float(min(unit * nearest_limit - norms.max(), _TRUSTED)) * (1 - 1e-5)
 
     def begin(self, half_norms: Floats, search: Search) -> None:
         """Begin with rows that have these ½|x|²."""
         search.norms = np.sqrt(2.0 * half_norms)
-        search.slack = self._rounding * (search.norms * self._radius + 0.5 * self._radius**2)
+        search.slack = self._rounding * (search.norms * self._radius + 0.5 * self._radius**2 + self._apart)
         if not len(self._near):
             search.leaders[:], search.values[:] = len(self._Z), -np.inf
 
@@ -199,7 +224,7 @@ class NearestLandmarks:
         self,
         tile: NDArray[np.float32],
         part: slice,
-        rows: Floats,
+        points: Points,
         order: NDArray[np.int64],
         search: Search,
     ) -> None:
@@ -207,31 +232,31 @@ class NearestLandmarks:
         start, stop, ws = part.start, part.stop, search
         if len(self._near) and _lead(tile, start, stop, ws.slack, self._near, ws.leaders, ws.values, ws.tops):
             _decide(
-                tile, start, stop, ws.slack, self._near, ws.leaders, ws.values, rows, order,
-                self._center, self._scale, self._Z, ws.point,
+                tile, start, stop, ws.slack, self._near, ws.leaders, ws.values, points.numbers, order,
+                self._center, self._scale, self._Z, points.codes, self._codes, self._squares, ws.point,
             )  # fmt: skip
 
-    def finish(self, rows: Floats, order: NDArray[np.int64], search: Search) -> None:
+    def finish(self, points: Points, order: NDArray[np.int64], search: Search) -> None:
         """Compare with far landmarks, and with the limits of cells."""
-        if len(order) < len(rows):
-            search.nearest[: len(rows)] = len(self._Z)
+        if len(order) < len(points):
+            search.nearest[: len(points)] = len(self._Z)
         search.beyond = _settle(
-            search.norms, search.slack, search.leaders, search.values, rows, order,
-            self._center, self._scale, self._Z, self._far, self._far_norms, self._safe, self._limits,
+            search.norms, search.slack, search.leaders, search.values, points.numbers, order,
+            self._center, self._scale, self._Z, points.codes, self._codes, self._squares,
+            self._far, self._far_norms, self._safe, self._limits,
             search.point, search.nearest,
         )  # fmt: skip
 
 
 @compiled()
 def add_to_cells(rows, nearest, weights, center, scale, landmarks, sums, squares, distances):
-    """Add all rows to the sums of their cells, and write their squared distances from their landmarks.
+    """Add all rows to the sums of their cells, and their squares to the distances from their landmarks.
 
     Column by column, since so are the rows: the sums of a column (all are d × m) stay in the cache. Rows in
     no cell are in an extra one at the end. No multiplication is fused with an addition, nor any order
     changed: distances are the same numbers everywhere.
     """
     n = len(rows)
-    distances[:n] = 0.0
     for k in range(rows.shape[1]):
         column, z, total, squared = rows[:, k], landmarks[k], sums[k], squares[k]
         shift, factor = center[k], scale[k]
@@ -242,3 +267,24 @@ def add_to_cells(rows, nearest, weights, center, scale, landmarks, sums, squares
             total[cell] += weighted
             squared[cell] += weighted * offset
             distances[i] += offset * offset
+
+
+@compiled()
+def add_codes_to_cells(codes, nearest, weights, landmark_codes, side, start, sums, squares, distances):
+    """Do what `add_to_cells` does for the indicators of one category, which begin at a feature.
+
+    A row whose code is that of its landmark differs from it in none of them; any other in two, by a side.
+    """
+    square = side * side
+    for i in range(len(codes)):
+        cell = nearest[i]
+        own, code = landmark_codes[cell], codes[i]
+        if own != code and own >= 0:
+            weighted = weights[i] * side
+            squared = weights[i] * square
+            sums[start + code, cell] += weighted
+            sums[start + own, cell] -= weighted
+            squares[start + code, cell] += squared
+            squares[start + own, cell] += squared
+            distances[i] += square
+            distances[i] += square

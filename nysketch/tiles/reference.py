@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nysketch._types import Floats
 from nysketch.basis.base import Basis
+from nysketch.tiles.points import Points
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.spans import SpansByRow
 
@@ -28,7 +27,7 @@ class Reference:
 
     def add(
         self,
-        rows: NDArray[Any],
+        points: Points,
         order: NDArray[np.int64],
         block_of: NDArray[np.int64],
         weights: Floats,
@@ -40,7 +39,7 @@ class Reference:
         for start in range(0, len(order), self._step):
             part = slice(start, start + self._step)
             with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
-                values = self._basis.values(rows[order[part]])
+                values = self._basis.values(points.rows[order[part]])
                 values *= weights[part, None]
                 np.add.at(sums, block_of[part], values)
                 if spans is not None:

@@ -18,6 +18,7 @@ from nysketch.tiles.chunk import Chunk
 from nysketch.tiles.evaluators import Evaluator, evaluators_of, in_order
 from nysketch.tiles.gaussian import GaussianTiles
 from nysketch.tiles.hashing import assign_blocks
+from nysketch.tiles.points import PointMaker, Points
 from nysketch.tiles.spans import LongSpans, ShortSpans, SpansByRow
 from nysketch.tiles.sums import FragmentSums
 
@@ -27,6 +28,7 @@ class EvaluatedChunk:
     """A chunk whose kernel values were summed, and what came up on the way. Views of reused buffers."""
 
     chunk: Chunk
+    points: Points
     key: int  # of the input
     order: Indices  # the rows that are kept, sorted by block
     weights: Floats  # of these, in this order; ones where rows have no weights
@@ -59,6 +61,7 @@ class RowSummer:
     ) -> None:
         self.basis, self.blocks = basis, blocks
         self._seed = seed
+        self._points = PointMaker(basis)
         self._evaluators = evaluators_of(basis, precision)
         landmarks = numeric_landmarks(basis) if nearest else None
         self._finder = None if landmarks is None else _finder(landmarks, self._evaluators)
@@ -106,19 +109,21 @@ class RowSummer:
             if weights is not None:
                 spans.weights += np.bincount(span_of, row_weights, minlength=len(spans.rows))
             by_row = [SpansByRow(span_of, values) for values in spans.values]
+        points = self._points(chunk.rows)
         for evaluator, sums, part, span in zip(self._evaluators, into.values, ws.parts, by_row, strict=True):
-            evaluator.add(chunk.rows, order, block_of, row_weights, sums, part, span)
-        return self._evaluated(chunk, key, order, row_weights, ws)
+            evaluator.add(points, order, block_of, row_weights, sums, part, span)
+        return self._evaluated(chunk, points, key, order, row_weights, ws)
 
     def _evaluated(
-        self, chunk: Chunk, key: int, order: Indices, row_weights: Floats, ws: Workspace
+        self, chunk: Chunk, points: Points, key: int, order: Indices, row_weights: Floats, ws: Workspace
     ) -> EvaluatedChunk:
         if self._finder is None:
-            return EvaluatedChunk(chunk, key, order, row_weights, None, 0)
+            return EvaluatedChunk(chunk, points, key, order, row_weights, None, 0)
         if self._finder not in self._evaluators:
-            self._finder.find(chunk.rows, order, ws.finding)
+            self._finder.find(points, order, ws.finding)
         found = ws.finding.search
-        return EvaluatedChunk(chunk, key, order, row_weights, found.nearest[: len(chunk.rows)], found.beyond)
+        nearest = found.nearest[: len(chunk.rows)]
+        return EvaluatedChunk(chunk, points, key, order, row_weights, nearest, found.beyond)
 
     def sums(self, of: FragmentSums) -> Floats:
         """Return blocks × functions, in the order of the basis."""

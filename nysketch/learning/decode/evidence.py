@@ -92,9 +92,7 @@ class Evidence:
     @cached_property
     def _reach(self) -> tuple[Floats, Floats]:
         """How far rows reach, where Fourier features are all there is."""
-        lower, upper = (
-            np.asarray(self.basis.transform(ends[None, :]))[0] for ends in self.sketch.column_ranges
-        )
+        lower, upper = self.basis.scaled_ends(*self.sketch.column_ranges)
         if self.basis.scaling != "none":  # a few rows may be far out
             lower, upper = np.clip(lower, -_REACH, _REACH), np.clip(upper, -_REACH, _REACH)
         return lower, upper

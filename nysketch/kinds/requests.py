@@ -1,0 +1,80 @@
+"""What users ask for: `price=log`, `zip=category`, `ts=hour,weekday`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nysketch.errors import UsageError
+from nysketch.kinds.base import Kind
+from nysketch.kinds.category import Category
+from nysketch.kinds.number import LINEAR, LOG, RANK, Number
+from nysketch.kinds.time import PARTS, Time
+
+NUMBER, CATEGORY, TIME = "number", "category", "time"
+KINDS = (NUMBER, LOG, RANK, CATEGORY, TIME, *PARTS)
+
+
+@dataclass(frozen=True)
+class KindRequest:
+    """The kind that a column shall have; what it takes from the pilot is not known yet.
+
+    `parts` of a time are those that vary, if none are named.
+    """
+
+    kind: str
+    transform: str = LINEAR
+    parts: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, column: str) -> KindRequest:
+        """Read the right side of `column=kind`."""
+        words = [word.strip() for word in text.split(",")]
+        if words == [CATEGORY]:
+            return cls(CATEGORY)
+        if words == [TIME]:
+            return cls(TIME)
+        if len(words) == 1 and words[0] in (NUMBER, LINEAR, LOG, RANK):
+            return cls(NUMBER, LINEAR if words[0] == NUMBER else words[0])
+        if words and set(words) <= set(PARTS) and len(set(words)) == len(words):
+            return cls(TIME, parts=tuple(part for part in PARTS if part in words))
+        raise UsageError(
+            f"`kind` of column {column!r} must be one of {', '.join(KINDS)}, or several parts of a time "
+            f"separated by commas; not {text!r}"
+        )
+
+    def __str__(self) -> str:
+        if self.kind == NUMBER:
+            return NUMBER if self.transform == LINEAR else self.transform
+        return ",".join(self.parts) or self.kind
+
+    def unfitted(self) -> Kind:
+        """Return the kind before it has seen the pilot."""
+        if self.kind == CATEGORY:
+            return Category()
+        if self.kind == TIME:
+            return Time(self.parts)
+        return Number(missing=True)
+
+
+def parse_kinds(kinds: Mapping[str, str] | Iterable[str] | None) -> dict[str, KindRequest]:
+    """Read kinds by column: a mapping, or a list of `column=kind`."""
+    if not kinds:
+        return {}
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    if isinstance(kinds, Mapping):
+        pairs = [(str(column), str(kind)) for column, kind in kinds.items()]
+    else:
+        pairs = []
+        for item in kinds:
+            column, equals, kind = str(item).rpartition("=")
+            if not equals or not column:
+                raise UsageError(f"`kind` must be column=kind, such as price=log, not {str(item)!r}")
+            pairs.append((column, kind))
+    found: dict[str, KindRequest] = {}
+    for column, kind in pairs:
+        if column in found:
+            raise UsageError(f"`kind` names column {column!r} twice")
+        found[column] = KindRequest.parse(kind, column)
+    return found

@@ -1,0 +1,132 @@
+"""Values of a table → the numbers that rows have for columns with kinds: codes of categories, seconds.
+
+A category is known by its text: `5` is the same value in columns of integers, decimals and strings, `true`
+in those of truth values. Before there is a vocabulary, while the pilot is read, a value is known by 52 bits
+of its digest, which do not depend on what else a file has, and the texts travel along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from nysketch._types import Floats
+from nysketch.columns import Column
+from nysketch.errors import InputError, SchemaError
+from nysketch.kinds import Category, Time
+
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The numbers of a column, NaN where a value is missing; how many are; and texts of digests, if any."""
+
+    values: NDArray[np.float64]
+    nulls: int
+    texts: Mapping[float, str] = field(default_factory=dict)
+
+
+def encode(array: pa.Array, column: Column, where: str) -> Encoded:
+    """Return the numbers of a column of categories or times."""
+    try:
+        if isinstance(column.kind, Category):
+            return _categories(array, column.kind)
+        assert isinstance(column.kind, Time)
+        values = seconds(array)
+        return Encoded(values, array.null_count)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{where}: column {column.name!r} holds text that is not valid UTF-8: {error}"
+        ) from error
+    except pa.ArrowException as error:
+        raise SchemaError(f"{where}: column {column.name!r} of type {array.type}: {error}") from error
+
+
+# ---- categories
+
+
+def _categories(array: pa.Array, kind: Category) -> Encoded:
+    if pa.types.is_dictionary(array.type):
+        # The values of a dictionary are encoded once; nulls can hide in the values and in the indices.
+        of_values = _categories(array.dictionary, kind)
+        indices = array.indices
+        missing = float(kind.missing) if kind.values else np.nan
+        at = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        table = of_values.values if len(of_values.values) else np.array([missing])
+        values = table[at]
+        gone = indices.is_null().to_numpy(zero_copy_only=False)
+        values[gone] = missing
+        nulls = int((np.isnan(values) if not kind.values else values == kind.missing).sum())
+        return Encoded(values, nulls, of_values.texts)
+    texts = as_texts(array)
+    if not kind.values:
+        return _digests(texts)
+    found = pc.index_in(texts, value_set=_vocabulary(kind))
+    codes = found.fill_null(kind.other).to_numpy(zero_copy_only=False).astype(np.float64)
+    if texts.null_count:
+        codes[texts.is_null().to_numpy(zero_copy_only=False)] = kind.missing
+    return Encoded(codes, texts.null_count)
+
+
+@lru_cache(maxsize=256)
+def _vocabulary(kind: Category) -> pa.Array:
+    return pa.array(kind.values, pa.large_string())
+
+
+def as_texts(array: pa.Array) -> pa.Array:
+    """Return values as text; NaN is a missing value."""
+    kind = array.type
+    if pa.types.is_large_string(kind):
+        return array
+    if pa.types.is_floating(kind):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
+        array = pc.add(array, pa.scalar(0.0, kind))  # there is but one zero
+    return array.cast(pa.large_string())
+
+
+def _digests(texts: pa.Array) -> Encoded:
+    coded = texts.dictionary_encode()
+    known = coded.dictionary.to_pylist()
+    digests = [digest_of(text) for text in known]
+    at = coded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = np.array([*digests, np.nan])[at] if digests else np.full(len(texts), np.nan)
+    values[coded.indices.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return Encoded(values, texts.null_count, dict(zip(digests, known, strict=True)))
+
+
+def digest_of(text: str) -> float:
+    """Return 52 bits that identify a value, as a number."""
+    return float(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 12)
+
+
+# ---- times
+
+
+def seconds(array: pa.Array) -> Floats:
+    """Return times as seconds since 1970 on the clock of their zone; times of the day since midnight."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        if kind.tz is not None:
+            array = pc.local_timestamp(array)
+        return _floats(array.cast(pa.timestamp(kind.unit)).cast(pa.int64())) / _PER_SECOND[kind.unit]
+    if pa.types.is_date32(kind):
+        return _floats(array.cast(pa.int32())) * _DAY
+    if pa.types.is_date64(kind):
+        return _floats(array.cast(pa.int64())) / _PER_SECOND["ms"]
+    integer = pa.int32() if pa.types.is_time32(kind) else pa.int64()
+    return _floats(array.cast(integer)) / _PER_SECOND[kind.unit]
+
+
+def _floats(array: pa.Array) -> Floats:
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
