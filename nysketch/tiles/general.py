@@ -230,8 +230,9 @@ class _Product:
 
     def __call__(self, X: Floats) -> NDArray[Any]:
         self._tile[:] = 1.0
-        for group, part in self._parts:
-            self._tile *= part(np.ascontiguousarray(group.of(X)))
+        with np.errstate(over="ignore", invalid="ignore"):  # the pass complains about infinite sums
+            for group, part in self._parts:
+                self._tile *= part(np.ascontiguousarray(group.of(X)))
         return self._tile
 
 

@@ -96,6 +96,22 @@ TOO_LARGE = ("too large", "values beyond", "cannot be summed", "between 1e-50 an
 quickly = settings(max_examples=10, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 
 
+def test_zero_times_infinity_is_too_large():
+    options = {"blocks": 16, "precision": "float32", "cells": False, "spans": 2, "second_moments": True}
+    recipe = {
+        "seed": 210012,
+        "rows": 150,
+        "kinds": ["rare", "one far out", "farther than cells"],
+        "weights": 0,
+        "cuts": [23, 98],
+        "scale": "auto",
+        "options": options,
+    }
+    with warnings.catch_warnings(), pytest.raises(NysketchError, match="too large for the kernel"):
+        warnings.simplefilter("ignore", NysketchWarning)
+        sketches_of(recipe, **KERNELS["unlike groups"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 @quickly
