@@ -6,10 +6,11 @@ tally.py            the list of all statistics; all of them together
 
 blocks.py           kernel sums by random block of rows
 dropped.py          how many rows were left out for nulls
-ranges.py           smallest and largest value of each feature
+ranges.py           smallest and largest value of each number of a row
 sample.py           a bounded uniform sample of the rows
 sample_order.py     which input a sampled row is of, and where in it
 cells.py            counts, sums and squares of the rows nearest to each landmark
+cell_features.py    how features of rows reach the cells: numbers and codes
 far_rows.py         the rows farthest from their landmarks, kept with the cells
 spans.py            kernel sums by span of consecutive rows
 span_addresses.py   which span a row is in

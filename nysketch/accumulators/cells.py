@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nysketch._support.exact import ExactSum
-from nysketch._types import Arrays, Floats, Indices
+from nysketch._types import Arrays, Floats
+from nysketch.accumulators.cell_features import features_in_order
 from nysketch.accumulators.far_rows import FarRows, default_far_rows, distance_of_key, key_of_distance
 from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32, LARGEST_WEIGHT
 from nysketch.accumulators.limits import MOST_ROWS, require_weights
@@ -28,11 +29,9 @@ from nysketch.accumulators.ranges import ColumnRanges
 from nysketch.accumulators.sample import LARGEST_KEY, GatheredSample, RowSample
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import EXTENT, NystromBasis, numeric_landmarks, spreads
-from nysketch.kinds import Category
 
 if TYPE_CHECKING:
     from nysketch.accumulators.tally import Tally
-    from nysketch.tiles.points import Points
     from nysketch.tiles.summer import EvaluatedChunk, Evaluation
 
 # The relative error of sums of float64 numbers over some million rows, at worst.
@@ -353,74 +352,11 @@ class _Part:
         self.far: RowSample | None = None
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """Features that follow each other, none of them an indicator of a category."""
-
-    numbers: slice  # of points
-    features: slice
-    basis: NystromBasis
-    landmarks: Floats
-
-    def add(self, points: Points, nearest: Indices, weights: Floats, part: _Part, distances: Floats) -> None:
-        from nysketch.tiles.nearest import add_to_cells
-
-        basis, at = self.basis, self.features
-        whole = at == slice(0, basis.d)  # another layout in memory would be compiled again
-        add_to_cells(
-            points.numbers if whole else np.asfortranarray(points.numbers[:, self.numbers]),
-            nearest, weights, basis.center[at], basis.scale[at], self.landmarks[at],
-            part.sums[at], part.squares[at], distances,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Codes:
-    """The indicators of one category."""
-
-    column: int  # of the codes of points
-    start: int
-    side: float
-    landmarks: NDArray[np.int32]  # with −1 for the cell of rows that are in none
-
-    def add(self, points: Points, nearest: Indices, weights: Floats, part: _Part, distances: Floats) -> None:
-        from nysketch.tiles.nearest import add_codes_to_cells
-
-        codes = np.ascontiguousarray(points.codes[:, self.column])
-        add_codes_to_cells(
-            codes, nearest, weights, self.landmarks, self.side, self.start, part.sums, part.squares, distances
-        )
-
-
-def _runs(basis: NystromBasis, columns: Floats) -> list[_Numbers | _Codes]:
-    """Return the features of a basis, in their order: distances are summed in it."""
-    runs: list[_Numbers | _Codes] = []
-    codes = basis.layout.codes(basis.landmarks) if basis.encoded else np.empty((basis.m, 0), np.int32)
-    number, category = 0, 0
-    for place in basis.layout.places:
-        at = place.features
-        if isinstance(place.column.kind, Category):
-            own = np.append(codes[:, category], np.int32(-1)).astype(np.int32)
-            runs.append(_Codes(category, at.start, float(1.0 / basis.scale[at.start]), own))
-            category += 1
-            continue
-        numbers = slice(number, number + place.column.features)
-        number = numbers.stop
-        last = runs[-1] if runs else None
-        if isinstance(last, _Numbers):
-            runs[-1] = _Numbers(
-                slice(last.numbers.start, number), slice(last.features.start, at.stop), basis, columns
-            )
-        else:
-            runs.append(_Numbers(numbers, at, basis, columns))
-    return runs
-
-
 class _Collector:
     def __init__(self, empty: Cells, basis: NystromBasis, columns: Floats, chunk_rows: int) -> None:
         self._no_far_rows, self._basis, self._columns = empty.far.kept, basis, columns
         self._distances, self._ones = np.empty(chunk_rows), np.ones(chunk_rows)
-        self._runs = _runs(basis, columns)
+        self._runs = features_in_order(basis, columns)
 
     def begin(self, evaluation: Evaluation, limit: int | None) -> None:
         self._part = _Part(self._basis.m, self._basis.d)
@@ -438,7 +374,7 @@ class _Collector:
             part.weights += np.bincount(nearest, weights, minlength=basis.m + 1)
         self._distances[: len(nearest)] = 0.0
         for columns in self._runs:
-            columns.add(evaluated.points, nearest, weights, part, self._distances)
+            columns.add(evaluated.points, nearest, weights, part.sums, part.squares, self._distances)
         if self._no_far_rows.capacity:
             self._far.add(self._farthest(evaluated, min(self._limit, self._far.bound)))
 

@@ -20,6 +20,7 @@ parquet_footers.py     footers of Parquet files, parsed once for all readers
 parquet_groups.py      what a row group takes to read, and how to read it in less
 parquet_pages.py       the sizes of the pages of a column
 arrow.py               Arrow data: columns to numbers; tables in memory and streams
+encoding.py            categories and times to numbers
 queries.py             relations, lazy frames and data sets: computed anew whenever they are read
 arrays.py              NumPy arrays, lists of rows, sparse matrices
 frames.py              frames of pandas and polars, and dicts of columns

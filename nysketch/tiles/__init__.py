@@ -1,6 +1,7 @@
 """The hot loop: values of the functions of a basis at rows, summed. The only place that knows about speed.
 
 chunk.py         consecutive rows of a fragment: the unit in which rows arrive
+points.py        its rows as tiles take them: numbers, and codes of categories
 summer.py        chunks assigned to blocks, evaluated and added up
 hashing.py       which block a row belongs to, and whether to the sample
 evaluators.py    which of the next three evaluates a basis
