@@ -34,6 +34,7 @@ class Numbers:
         squares: Floats,
         distances: Floats,
     ) -> None:
+        """Add them to the sums and squares of cells, and to the squared distances from landmarks."""
         from nysketch.tiles.nearest import add_to_cells
 
         basis, at = self.basis, self.features
@@ -63,6 +64,7 @@ class Codes:
         squares: Floats,
         distances: Floats,
     ) -> None:
+        """Add them to the sums and squares of cells, and to the squared distances from landmarks."""
         from nysketch.tiles.nearest import add_codes_to_cells
 
         codes = np.ascontiguousarray(points.codes[:, self.column])

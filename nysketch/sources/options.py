@@ -43,8 +43,9 @@ class ReadOptions:
     `columns` are those to read, in this order, and `exclude` those to leave out; by default all numeric ones
     are read. `kinds` are those of columns that are no plain numbers. `weights` names the column of row
     weights. `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has
-    text, one column of text is read instead of numbers: the one named, or the only one there is. Columns to `keep` can be read beside them, as they are. A basis that is
-    made leaves out serial numbers and constants that nobody named, unless `every_number` is wanted.
+    text, one column of text is read instead of numbers: the one named, or the only one there is. Columns to
+    `keep` can be read beside them, as they are. A basis that is made leaves out serial numbers and constants
+    that nobody named, unless `every_number` is wanted.
 
     The others are for files: `datasets` of HDF5, whose links are followed if `allow_external` trusts them;
     `skip_unreadable` files; and how often reading from far away is tried again, and how many seconds an
