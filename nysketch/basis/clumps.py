@@ -36,7 +36,8 @@ class Clumps:
         remedy = '`bandwidth="auto"`' if self.auto else "a smaller `bandwidth`"
         return (
             f"{100 * self.share:.0f} % of the rows lie in clumps, with their neighbours within "
-            f"{self.radius:.2g}, 1/{self.bandwidth / self.radius:.0f} of the bandwidth{where}: structure that fine is not seen. "
+            f"{self.radius:.2g}, 1/{self.bandwidth / self.radius:.0f} of the bandwidth{where}: "
+            "structure that fine is not seen. "
             f"Try {remedy}."
         )
 

@@ -27,9 +27,10 @@ _NEIGHBOURS = 0.05
 _LEAST_SHARE = 0.1
 
 # Clumps that hold fewer rows are known by the gap around them: a few neighbours are so near, and four times
-# as many are 15 times farther away. In one column without gaps these are four times farther, and more than 15
-# for up to 1.3 % of the rows (of public tables, for 12 % in one column of taxi trips); in 25 to 300 clumps, for
-# 19 to 100 % of the rows. With fewer than five sampled rows, a clump may as well be copies with noise.
+# as many are 15 times farther away. In one column without gaps these are four times farther, and more than
+# 15 for up to 1.3 % of the rows (of public tables, for 12 % in one column of taxi trips); in 25 to 300
+# clumps, for 19 to 100 % of the rows. With fewer than five sampled rows, a clump may as well be copies with
+# noise.
 _SMALL = (0.005, 0.01, 0.02)
 _FEWEST_IN_CLUMP = 5
 _GAP_RANKS, _GAP = 4, 15.0
