@@ -317,6 +317,23 @@ def neighbour_radii(rows):
     return radii
 
 
+def small_clumps(rows, near):
+    """Return for each row how near its fewest neighbours are that a gap surrounds, or None."""
+    n, found = len(rows), []
+    for row in rows:
+        distances = sorted(math.dist(row, other) for other in rows)
+        different = [distance for distance in distances if distance > 0]
+        different += [math.inf] * (n - len(different))
+        radius = None
+        for share in (0.02, 0.01, 0.005):
+            count = max(math.ceil(share * n), 5)
+            inner, outer = different[count - 1], different[min(4 * count, n - 1) - 1]
+            if inner < near and outer > 15 * inner:
+                radius = inner
+        found.append(radius)
+    return found
+
+
 def exact_mmd(basis, x, y, of_x=None, of_y=None):
     """The MMD of all rows, by all pairs of them: no landmarks, no samples; weights, where rows have them."""
     a, b = basis.transform(x), basis.transform(y)

@@ -25,7 +25,7 @@ class Clumps:
     """Rows that lie in clumps far narrower than the (smallest) bandwidth of their kernel."""
 
     share: float  # of the rows
-    radius: float  # within which these have a twentieth of all rows: its median
+    radius: float  # within which these have the neighbours in their clump: its median
     bandwidth: float
     auto: bool  # whether a bandwidth "auto" would be finer
     group: str | None = None  # of columns
@@ -35,8 +35,9 @@ class Clumps:
         where = "" if self.group is None else f" of group {self.group!r}"
         remedy = '`bandwidth="auto"`' if self.auto else "a smaller `bandwidth`"
         return (
-            f"{100 * self.share:.0f} % of the rows have a twentieth of all rows within {self.radius:.2g}, "
-            f"1/{self.bandwidth / self.radius:.0f} of the bandwidth{where}: structure that fine is not seen. "
+            f"{100 * self.share:.0f} % of the rows lie in clumps, with their neighbours within "
+            f"{self.radius:.2g}, 1/{self.bandwidth / self.radius:.0f} of the bandwidth{where}: "
+            "structure that fine is not seen. "
             f"Try {remedy}."
         )
 

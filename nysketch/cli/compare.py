@@ -270,7 +270,11 @@ def _undecided(found: Comparison) -> str:
 
 
 def _why_undecided(found: Comparison) -> str:
-    return "the landmarks express too little of the rows" if found.blind else "too few rows to tell"
+    if found.blind:
+        return "the landmarks express too little of the rows"
+    if found.untested:
+        return "the difference is outside the span of the landmarks, where the test does not look"
+    return "too few rows to tell"
 
 
 def _robustness(found: Comparison) -> list[tuple[str, str]]:

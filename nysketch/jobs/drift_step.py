@@ -35,6 +35,7 @@ _WEEKDAY_WITHIN = 28
 # What comparisons measure: those of another kind are made again, from the sketches.
 _METHOD = "MMD of the rows"
 UNDECIDED = "undecided: too few rows to tell"
+UNTESTED = "undecided: the difference is outside the span of the landmarks, where the test does not look"
 # A comparison that finds only differences so many times larger than others of its name do is undecided.
 _UNUSUAL, _FEWEST_USUAL = 3.0, 3
 _UNSEEN: dict[str, Any] = {"failed": [], "others": {}, "sketch": None}
@@ -253,6 +254,12 @@ def is_undecided(comparison: Mapping[str, Any], usual: Mapping[str, float]) -> b
     return bool(comparison["undecided"]) or _is_unusual(comparison, usual)
 
 
+def verdict_beside(comparison: Mapping[str, Any], usual: Mapping[str, float]) -> str | None:
+    """Return the verdict: that of the comparison, unless others of its name see far more."""
+    stored: str | None = comparison["verdict"]
+    return UNDECIDED if is_undecided(comparison, usual) and stored != UNTESTED else stored
+
+
 def _is_unusual(comparison: Mapping[str, Any], usual: Mapping[str, float]) -> bool:
     detectable, name = comparison["detectable"], comparison["name"]
     return detectable is not None and name in usual and detectable > _UNUSUAL * usual[name]
@@ -300,7 +307,9 @@ def _verdict(found: Comparison, *, large: bool, undecided: bool) -> str | None:
     if found.rejected is None:
         return None
     if not found.rejected:
-        return UNDECIDED if undecided else "no difference beyond chance"
+        if undecided:
+            return UNTESTED if found.untested else UNDECIDED
+        return "no difference beyond chance"
     return "different" if large else "different, but by less than at_least"
 
 

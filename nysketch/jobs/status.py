@@ -7,7 +7,7 @@ from typing import Any
 
 from nysketch._support.notices import log
 from nysketch.errors import NysketchError
-from nysketch.jobs.drift_step import UNDECIDED, is_alarm, is_undecided, usual_detectable
+from nysketch.jobs.drift_step import is_alarm, is_undecided, usual_detectable, verdict_beside
 from nysketch.jobs.partition_names import gaps
 from nysketch.jobs.store import Store, not_watched
 
@@ -78,9 +78,7 @@ _SHOWN = ("name", "against", "other", "mmd", "standard_error", "p_value", "rejec
 
 
 def _undecided(found: dict[str, Any], usual: dict[str, float]) -> dict[str, Any]:
-    """Return the verdict: that of the comparison, unless others of its name see far more."""
-    undecided = is_undecided(found, usual)
-    return {"undecided": undecided, "verdict": UNDECIDED if undecided else found["verdict"]}
+    return {"undecided": is_undecided(found, usual), "verdict": verdict_beside(found, usual)}
 
 
 def _not_watched(store: Store) -> dict[str, str]:

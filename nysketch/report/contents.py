@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nysketch.errors import NysketchError, in_shell
-from nysketch.jobs.drift_step import UNDECIDED, is_alarm, is_undecided, usual_detectable
+from nysketch.jobs.drift_step import is_alarm, is_undecided, usual_detectable, verdict_beside
 from nysketch.jobs.store import Partition, Store, not_watched, stored_model
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.sketch import Sketch
@@ -162,7 +162,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _compared(one: dict[str, Any], usual: Mapping[str, float]) -> Compared:
-    threshold, undecided = one["threshold"], is_undecided(one, usual)
+    threshold = one["threshold"]
     return Compared(
         name=one["name"],
         against=one["against"],
@@ -172,9 +172,9 @@ def _compared(one: dict[str, Any], usual: Mapping[str, float]) -> Compared:
         threshold=None if threshold is None else max(threshold, one["at_least"]),
         p_value=one["p_value"],
         alarm=is_alarm(one),
-        verdict=UNDECIDED if undecided else one["verdict"],
+        verdict=verdict_beside(one, usual),
         columns=[Moved(column["name"], column["shift"], column["error"]) for column in one["columns"]],
         notes=one["notes"],
         detectable=one["detectable"],
-        undecided=undecided,
+        undecided=is_undecided(one, usual),
     )

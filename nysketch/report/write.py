@@ -11,6 +11,7 @@ from nysketch._support.atomic import atomic_file
 from nysketch._support.outputs import claimed
 from nysketch._support.regular import require_replaceable
 from nysketch.errors import UsageError, in_shell
+from nysketch.jobs.drift_step import UNTESTED
 from nysketch.jobs.schema import PAGES
 from nysketch.jobs.store import Store
 from nysketch.plotting.scales import count, number, plural, signed
@@ -126,6 +127,12 @@ def _not_different(compared: list[Compared]) -> str:
     """Say what was not found, and what could not have been."""
     told, untold = ([one for one in compared if one.undecided is undecided] for undecided in (False, True))
     said = [f"no relevant difference from {_named(told)}"] if told else []
+    untested = [one for one in untold if one.verdict == UNTESTED]
+    if untested:
+        said.append(
+            f"a difference from {_named(untested)} is outside the span of the landmarks, and not tested"
+        )
+    untold = [one for one in untold if one.verdict != UNTESTED]
     if untold:
         unseen = max((one.detectable for one in untold if one.detectable is not None), default=None)
         limit = "" if unseen is None else f" (a true MMD below {number(unseen, 2)} may go unseen)"

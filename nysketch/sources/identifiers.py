@@ -10,7 +10,8 @@ What is taken for a serial number, and what for a measurement that happens to be
   each file. Sorted values that repeat are a measurement, and so are sorted fractions. Nearly so will do: up
   to 2 % of the rows may be in other places, and where draws would repeat more than 50 times, values may
   repeat a fifth as often;
-- they grow evenly, by at most 100 a row on average: ids have gaps, but sorted populations have a long tail;
+- they grow evenly, as sorted populations with their long tail do not: by the same step in every row, or by at
+  most 100 a row on average, or by more if none of them repeats and independent draws would;
 - a sorted measurement of so few different values would repeat: of n independent draws from r values, all are
   different with probability exp(-n²/2r). Below a thousand rows, that must be at most exp(-5);
 - dates and times as numbers (1710115200, 20240311, 2024) are kept unless they count the rows one by one.
@@ -20,6 +21,7 @@ Unique numbers in no order (hashes, account numbers) are kept: nothing tells the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +45,7 @@ _DISPLACED, _MOST_DISPLACED = 0.01, 0.02
 # Ids that were delivered twice may repeat so often, relative to what independent draws from as many values
 # would beyond the first 50 times.
 _REPEATED, _REPEATS = 0.2, 50
-# The largest mean gap between the numbers of neighbouring rows.
+# The largest mean gap between the numbers of neighbouring rows, if it is the only evidence.
 _LARGEST_GAP = 100
 # Correlation with the number of the row. Where half of the ids of one half are missing, it is 0.98; of a
 # sorted exponential variable it is 0.87.
@@ -121,7 +123,11 @@ def is_serial(values: Floats, numbers: NDArray[np.int64], starts: NDArray[np.int
     span, rows = float(gaps.sum()), float(apart.sum())
     # Where there are fewer values than rows, those of rows in between repeat.
     repeated = np.count_nonzero(gaps == 0)
-    if not rows * (1 - _MOST_DISPLACED * bool(repeated)) <= span <= _LARGEST_GAP * rows:
+    regular = bool((np.abs(np.diff(values)[within]) * rows == apart * span).all())
+    # Of so many independent draws from so few values, some are the same, but for a probability of exp(-5).
+    would_repeat = count**2 >= 10 * span
+    most = math.inf if regular or (would_repeat and not repeated) else _LARGEST_GAP * rows
+    if not rows * (1 - _MOST_DISPLACED * bool(repeated)) <= span <= most:
         return False
     if repeated > max(_REPEATED * (count**2 / (2 * span) - _REPEATS), 0):
         return False
@@ -129,11 +135,11 @@ def is_serial(values: Floats, numbers: NDArray[np.int64], starts: NDArray[np.int
     ranks[order] = np.arange(count)
     if _correlation(ranks, np.arange(count), starts) < _IN_ORDER:
         return False
-    regular = bool((np.abs(np.diff(values)[within]) * rows == apart * span).all())
     if _is_time(values):
         return regular and span == rows and not _is_year(values)
-    would_repeat = count >= _MANY_ROWS or count**2 >= 10 * span
-    return regular or (would_repeat and _correlation(values, numbers, starts) >= _EVEN)
+    return regular or (
+        (count >= _MANY_ROWS or would_repeat) and _correlation(values, numbers, starts) >= _EVEN
+    )
 
 
 def _displaced(order: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.bool_]:

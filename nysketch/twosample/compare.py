@@ -200,5 +200,6 @@ def _compare(pair: _Pair, names: tuple[str, str], options: Options) -> Compariso
         sampled_rows=measured.sampled_rows,
         seen=measured.seen,
         blind=measured.blind,
+        untested=measured.untested,
         matters=MATTERS if first.basis.kernel.range[1] <= 1 else None,
     )

@@ -142,6 +142,7 @@ class Comparison:
     sampled_rows: tuple[int, int] | None = None  # that tell of what is outside the span
     seen: float = 1.0  # the part of a squared MMD that the test sees, if it is where rows are
     blind: bool = False  # the landmarks express next to nothing of the rows of either
+    untested: bool = False  # a difference beyond chance is outside their span, where the test does not look
     matters: float | None = None  # the MMD that a test should find
 
     @property
@@ -156,7 +157,12 @@ class Comparison:
 
     @property
     def detectable(self) -> float | None:
-        """The true MMD that the test finds in at least four of five cases; None without a test."""
+        """The true MMD that the test finds in at least four of five cases; None without a test.
+
+        None also if the test misses a difference because it is outside the span of the landmarks.
+        """
+        if self.untested and not self.rejected:
+            return None
         return None if self.verdict is None else _finite(self.verdict.detectable / math.sqrt(self.seen))
 
     @property
@@ -169,10 +175,13 @@ class Comparison:
     def undecided(self, at_least: float = 0.0) -> bool:
         """Tell whether the test may have missed a difference that matters: one with an MMD of `at_least`.
 
-        Without that, it is 0.04, for kernels with values up to 1; for others, there is no saying.
+        Without that, it is 0.04, for kernels with values up to 1; for others, there is no saying. A
+        difference beyond chance where the test does not look is one, unless the MMD is below `at_least`.
         """
         if self.rejected is not False:
             return False
+        if self.untested:
+            return self.mmd >= at_least
         most = at_least or self.matters
         return self.blind or self.detectable is None or (most is not None and self.detectable > most)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nysketch.jobs.drift_step import counterpart
+from nysketch.jobs.drift_step import UNDECIDED, UNTESTED, counterpart, verdict_beside
 from nysketch.jobs.status import status
 from nysketch.report.write import write_report
 from tests.jobs.jobs import day
@@ -225,6 +225,16 @@ def test_a_night_with_few_rows_is_undecided_not_alike(nightly, run):
     report = write_report(nightly.store, nightly.folder / "report.html")
     assert "too few rows to tell whether it differs from 2024-01-05" in report.headline
     assert "may go unseen" in report.headline
+
+
+def test_a_difference_that_the_test_does_not_look_at_keeps_its_verdict():
+    one = {"rejected": False, "p_value": 0.5, "undecided": True, "detectable": None, "name": "a"}
+    for usual in ({}, {"a": 0.01}):
+        assert verdict_beside(one | {"verdict": UNTESTED}, usual) == UNTESTED
+        assert verdict_beside(one | {"verdict": UNDECIDED}, usual) == UNDECIDED
+    told = one | {"undecided": False, "verdict": "no difference beyond chance"}
+    assert verdict_beside(told, {}) == told["verdict"]
+    assert verdict_beside(told | {"detectable": 0.1}, {"a": 0.01}) == UNDECIDED
 
 
 def test_comparisons_without_what_could_be_found_stand(nightly):

@@ -31,6 +31,10 @@ def tight(random, count, d, rows=N):
 CLUMPED = {
     "narrow cluster": lambda random: clusters(random, 0.2),
     "very narrow cluster": lambda random: clusters(random, 0.01),
+    "25": lambda random: tight(random, 25, 2),
+    "25 in 10 columns": lambda random: tight(random, 25, 10),
+    "100": lambda random: tight(random, 100, 3),
+    "200": lambda random: tight(random, 200, 5),
     "two in one column": lambda random: tight(random, 2, 1),
     "ten": lambda random: tight(random, 10, 5),
     "zeros and a hill": lambda random: (
@@ -62,6 +66,9 @@ ORDINARY = {
     "mostly zeros": lambda random: np.where(random.random((N, 1)) < 0.6, 0, random.exponential(size=(N, 1))),
     "copies": lambda random: np.repeat(random.standard_normal((N // 300, 2)), 300, axis=0),
     "every row three times": lambda random: np.repeat(random.standard_normal((N // 3, 2)), 3, axis=0),
+    "two columns of categories and a normal one": lambda random: np.column_stack(
+        [random.integers(10, size=(N, 2)), random.standard_normal(N)]
+    ),
     "three times, nearly": lambda random: (
         np.repeat(random.standard_normal((N // 3, 2)), 3, axis=0) + 1e-9 * random.standard_normal((N, 2))
     ),
@@ -126,10 +133,14 @@ def test_the_share_in_clumps_is_that_of_the_definition(seed, name):
     radii = naive.neighbour_radii(rows.tolist())
     inside = [radius for radius in radii if radius < median / 30]
     found = clumped(rows, median)
-    if len(inside) < 0.1 * len(rows):
+    if len(inside) >= 0.1 * len(rows):
+        assert found == pytest.approx((len(inside) / len(rows), np.median(inside)))
+        return
+    small = [radius for radius in naive.small_clumps(rows.tolist(), median / 30) if radius is not None]
+    if len(small) < 0.15 * len(rows):
         assert found is None
     else:
-        assert found == pytest.approx((len(inside) / len(rows), np.median(inside)))
+        assert found == pytest.approx((len(small) / len(rows), np.median(small)))
 
 
 # ---- the option -------------------------------------------------------------------------------------

@@ -74,6 +74,21 @@ def test_ids_that_are_nearly_in_order_are_serial_numbers(up):
     assert not serial(many)
 
 
+@pytest.mark.parametrize("step", [128, 1000, 10**6])
+def test_counters_of_any_step_are_serial_numbers(step):
+    assert serial(7 + step * np.arange(500))
+    assert serial(7 - step * np.arange(500))
+    seen = np.sort(np.random.default_rng(1).choice(10_000, 800, replace=False))
+    assert serial(step * np.arange(10_000)[seen], seen)
+
+
+@pytest.mark.parametrize("mean", [150, 400])
+def test_ids_with_wide_gaps_are_serial_numbers_where_draws_would_repeat(mean):
+    ids = gaps(np.random.default_rng(1), 5000, mean)
+    assert serial(ids) and serial(ids[::-1])
+    assert not serial(ids[:1000])
+
+
 def test_counters_that_restart_in_every_file_are_serial_numbers():
     starts = np.repeat(np.arange(20) * 500, 500)
     assert serial(np.tile(np.arange(500), 20), np.arange(10_000), starts)

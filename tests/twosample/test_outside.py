@@ -277,6 +277,34 @@ def test_rows_that_the_landmarks_do_not_express_are_undecided():
     assert any("express next to nothing" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+def test_a_difference_that_is_only_outside_the_span_is_undecided(kernel):
+    """The test does not look there: it must not say that there is none, nor that it would have found it."""
+    basis = basis_of(rows(500, 50, 0), 10, kernel=kernel)
+    away = np.linalg.qr(np.column_stack([basis.scaled_landmarks.T, np.ones(50)]))[0][:, -1]
+    x, y = rows(5000, 50, 1), rows(5000, 50, 2)
+    found = compare(sketch(x, basis), sketch(y + away, basis))
+    assert found.mmd > 10 * found.standard_error and not found.rejected
+    assert found.untested and found.undecided() and not found.blind
+    assert found.detectable is None and found.describe()["undecided"] is True
+    assert found.undecided(at_least=found.mmd / 2) and not found.undecided(at_least=2 * found.mmd)
+    same = compare(sketch(x, basis), sketch(y, basis))
+    assert not same.untested and same.detectable is not None
+    seen = compare(sketch(x, basis), sketch(y + away + basis.scaled_landmarks[0] / 2, basis))
+    assert seen.rejected and not seen.undecided() and seen.detectable is not None
+
+
+def test_the_command_says_that_the_test_does_not_look_there(tmp_path, run_cli):
+    basis = basis_of(rows(500, 50, 0), 10)
+    away = np.linalg.qr(np.column_stack([basis.scaled_landmarks.T, np.ones(50)]))[0][:, -1]
+    paths = [str(tmp_path / f"{i}.nysk") for i in range(2)]
+    for i, path in enumerate(paths):
+        nysketch.save(sketch(rows(5000, 50, i + 1) + i * away, basis), path)
+    told = run_cli("compare", *paths).stdout
+    assert "undecided: the difference is outside the span of the landmarks" in told
+    assert "may go unseen" not in told
+
+
 @pytest.mark.slow
 def test_what_is_called_detectable_is_found_in_four_of_five_cases():
     basis = basis_of(rows(1000, 3, 0), 60)
