@@ -107,7 +107,7 @@ def _parts(found: Floats, name: str) -> tuple[str, ...]:
     if not parts:
         raise InputError(
             f"column {name!r} is a time of which the pilot shows no full day, week or year: name its parts, "
-            f"such as {option('kind', f'{name}=hour')}, or leave it out with {option('exclude', name)}"
+            f"such as {option('kinds', {name: 'hour'})}, or leave it out with {option('exclude', name)}"
         )
     return parts
 

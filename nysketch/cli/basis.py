@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @common.inputs
 @common.output
 @common.table
-@common.nulls
+@common.nulls_of_columns
 @basis_making
 @common.seed
 @reads_rows

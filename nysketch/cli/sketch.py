@@ -57,7 +57,7 @@ log = logging.getLogger("nysketch")
 @common.output
 @common.table
 @common.row_weights
-@common.nulls
+@common.nulls_of_columns
 @option(
     "--basis",
     "basis_path",
