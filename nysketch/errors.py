@@ -137,7 +137,14 @@ _OPTION = re.compile(
 )
 
 # Options and functions whose names differ between Python and the command line.
-FLAGS = {"landmarks": "-m", "k": "-k", "output": "-o", "datasets": "--dataset", "groups": "--group"}
+FLAGS = {
+    "landmarks": "-m",
+    "k": "-k",
+    "output": "-o",
+    "datasets": "--dataset",
+    "groups": "--group",
+    "kinds": "--kind",
+}
 COMMANDS = {
     "Basis.fit": "basis",
     "learn_kmeans": "learn kmeans",

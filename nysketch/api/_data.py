@@ -95,6 +95,8 @@ def basis_or_options(basis: Known | None, options: BasisOptions) -> Known | Basi
     """Return the basis, if there is one, or how to make it; nobody may ask for both."""
     if basis is None:
         return options
+    if options.kinds:
+        raise UsageError("the basis determines the kinds of columns: leave out `kinds`")
     if options != BasisOptions():
         raise UsageError("the basis determines landmarks, scaling and kernel: leave out their options")
     return basis

@@ -28,7 +28,7 @@ def coreset(
     basis: Basis | Sketch | AnyPath | None = None,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    kinds: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str] | Sequence[str] | None = None,
     weights: str | None = None,
     keep: Sequence[str] = (),
     nulls: str = "error",
@@ -76,9 +76,10 @@ def coreset(
         from a pilot sample.
     columns, exclude, weights, nulls
         Which columns and rows to read: see `sketch`.
-    kinds : mapping of str to str, optional
+    kinds : mapping of str to str, or list of str, optional
         Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-        "ts": "hour,weekday"}. See the guide on columns.
+        "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
+        "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
     keep : list of str
         Columns of any type to copy beside the chosen rows.
     landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed

@@ -35,7 +35,7 @@ def sketch(
     output: AnyPath | None = None,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    kinds: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str] | Sequence[str] | None = None,
     weights: str | None = None,
     nulls: str = "error",
     landmarks: int | str = DEFAULT_LANDMARKS,
@@ -96,13 +96,15 @@ def sketch(
     columns, exclude : list of str, optional
         Columns to use, in this order, and columns to leave out. Default: all numeric ones but
         serial numbers and constants.
-    kinds : mapping of str to str, optional
+    kinds : mapping of str to str, or list of str, optional
         Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-        "ts": "hour,weekday"}. See the guide on columns.
+        "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
+        "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
     weights : str, optional
         Column of non-negative row weights.
-    nulls : {"error", "drop"}
-        What to do with rows that hold nulls, NaN or infinities.
+    nulls : {"error", "drop", "keep"}
+        What to do with rows that hold nulls or NaN: stop; drop them, and those with infinities; or keep
+        them, where a missing value takes a neutral place and counts as missing.
     landmarks : int or "auto"
         Number of landmark rows, or of Fourier features. "auto" doubles it until the error of the landmarks
         is below that of the sampling, up to `max_landmarks`.

@@ -58,7 +58,7 @@ class Basis:
         *,
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
-        kinds: Mapping[str, str] | None = None,
+        kinds: Mapping[str, str] | Sequence[str] | None = None,
         weights: str | None = None,
         nulls: str = "error",
         landmarks: int | str = 1000,
@@ -92,13 +92,14 @@ class Basis:
         columns, exclude : list of str, optional
             Columns to use, in this order, and columns to leave out. Default: all numeric ones but
             serial numbers and constants.
-        kinds : mapping of str to str, optional
+        kinds : mapping of str to str, or list of str, optional
             Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-            "ts": "hour,weekday"}. See the guide on columns.
+            "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
+            "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
         weights : str, optional
             Column of row weights, which is no feature. It has no effect on the sample.
-        nulls : {"error", "drop"}
-            What to do with rows that hold nulls, NaN or infinities.
+        nulls : {"error", "drop", "keep"}
+            What to do with rows that hold nulls or NaN: see `nysketch.sketch`.
         landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed
             How the basis is made: see `nysketch.sketch`.
         kernel, bandwidth, degree, offset, length, decay, groups

@@ -107,9 +107,30 @@ def _parts(found: Floats, name: str) -> tuple[str, ...]:
     if not parts:
         raise InputError(
             f"column {name!r} is a time of which the pilot shows no full day, week or year: name its parts, "
-            f"such as {option('kind', f'{name}=hour')}, or leave it out with {option('exclude', name)}"
+            f"such as {option('kinds', {name: 'hour'})}, or leave it out with {option('exclude', name)}"
         )
     return parts
+
+
+def facts_of_columns(rows: Floats, scaled: Floats, columns: Sequence[Column]) -> dict[str, dict[str, float]]:
+    """Return what to remember of columns in the pilot: their share of the mean squared distance of two rows.
+
+    And the share of rows whose value is missing, and of those whose value is in the vocabulary.
+    """
+    places = Layout.of(columns).places
+    spread = [float(scaled[:, place.features].var(axis=0).sum()) for place in places]
+    whole, found = sum(spread), dict[str, dict[str, float]]()
+    for place, own in zip(places, spread, strict=True):
+        kind, values = place.column.kind, rows[:, place.numbers.start]
+        facts = {"share": own / whole if whole > 0 else 0.0}
+        if isinstance(kind, Category):
+            codes = kind.codes(values)
+            facts["covered"] = float((codes < kind.other).mean())
+            facts["missing"] = float((codes == kind.missing).mean())
+        elif kind is not None:
+            facts["missing"] = float(np.isnan(values).mean())
+        found[place.column.name] = facts
+    return found
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Progress, Rows
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import Basis
-from nysketch.basis.encoding import fit_encoding
+from nysketch.basis.encoding import facts_of_columns, fit_encoding
 from nysketch.basis.fourier import FourierBasis, draw_frequencies
 from nysketch.basis.layout import Layout
 from nysketch.basis.nystrom import NystromBasis
@@ -179,6 +179,9 @@ class _Fit:
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
         if self._wild:
             origin["wild"] = [_to_six_digits(asdict(one)) for one in self._wild]
+        if basis.encoded:
+            facts = facts_of_columns(self._rows, self._scaled, self._columns)
+            origin["pilot_columns"] = _to_six_digits(facts)
         if measured is not None:
             origin |= _to_six_digits(quality.stored(measured))
         return replace(basis, origin=origin)

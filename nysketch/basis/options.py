@@ -48,7 +48,7 @@ class BasisOptions:
     decay: float = 0.5
     groups: Mapping[str, Sequence[str]] | None = None
     pilot_rows: int | None = None
-    kinds: Mapping[str, str] | None = None
+    kinds: Mapping[str, str] | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for what, value, known in (

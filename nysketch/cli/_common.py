@@ -52,6 +52,17 @@ def log_left_out(source: Source) -> None:
         log.info("%s", note)
 
 
+def log_columns(basis: Basis) -> None:
+    """Log what was made of each column, where there is more to say than that they are numbers."""
+    from nysketch.sketches.columns_table import columns_table, lines_of
+
+    if not basis.encoded:
+        return
+    log.info("columns, and their shares of the mean squared distance of two rows:")
+    for line in lines_of(columns_table(basis)):
+        log.info("  %s", line)
+
+
 def log_skipped(problems: Iterable[object]) -> None:
     """Log which inputs --skip-unreadable skipped, and why."""
     for problem in problems:

@@ -10,6 +10,7 @@ from nysketch.cli._common import (
     columns_in_words,
     execution,
     landmarks_in_words,
+    log_columns,
     log_left_out,
     log_skipped,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @common.inputs
 @common.output
 @common.table
-@common.nulls
+@common.nulls_of_columns
 @basis_making
 @common.seed
 @reads_rows
@@ -57,6 +58,7 @@ def command(
     from nysketch.accumulators.options import PassOptions
     from nysketch.passes.memory import plan_pass
     from nysketch.passes.to_file import basis_to_file
+    from nysketch.sketches.columns_table import columns_table
     from nysketch.sketches.describe import describe_quality
     from nysketch.sources.open import open_source
 
@@ -75,11 +77,13 @@ def command(
             lock_wait=lock_wait,
             execution=running,
         )
+    log_columns(basis)
     log_skipped(source.skipped)
     if as_json:
         _output.print_json(
             {
                 "basis_digest": basis.digest,
+                "columns": [one.describe() for one in columns_table(basis)],
                 "features": basis.d,
                 "kernel": basis.kernel.describe(),
                 "landmarks": basis.m,

@@ -58,7 +58,7 @@ _OF_SKETCHES = {
 @common.table
 @common.row_weights
 @common.keep("Columns of any type to copy to the output: a,b,c. Columns of the kernel keep their type.")
-@common.nulls
+@common.nulls_of_columns
 @option(
     "--basis",
     "basis_path",

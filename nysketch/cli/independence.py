@@ -37,7 +37,7 @@ _OF_THE_TEST = {
 )
 @common.inputs
 @common.table
-@common.nulls
+@common.nulls_of_columns
 @basis_making
 @common.seed
 @option(

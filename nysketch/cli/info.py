@@ -225,16 +225,28 @@ def _short(value: Any) -> str:
 def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     shown = columns[:30]
     text = columns[0]["type"] == "text"
+    kinds = any(one["share"] is not None for one in columns)
     click.echo(f"\ncolumns{remark}")
     if "min" in columns[0]:
         _output.print_table(
             ["name", "width", "shortest" if text else "min", "longest" if text else "max"],
             [[c["name"], str(c["width"]), _number(c["min"]), _number(c["max"])] for c in shown],
         )
-    else:
+    elif not kinds:
         _output.print_table(["name", "width"], [[c["name"], str(c["width"])] for c in shown])
+    if kinds:
+        _print_kinds(shown)
     if len(columns) > len(shown):
         _output.echo(f"  and {len(columns) - len(shown):,} more")
+
+
+def _print_kinds(columns: list[dict[str, Any]]) -> None:
+    """Print the kinds of columns, and how much each counts."""
+    from nysketch.sketches.columns_table import ColumnFacts, lines_of
+
+    click.echo("\nkinds, and shares of the mean squared distance of two rows")
+    for line in lines_of([ColumnFacts(c["name"], c["kind"], c["about"], c["share"]) for c in columns]):
+        _output.echo(f"  {line}")
 
 
 def _number(value: float | None) -> str:

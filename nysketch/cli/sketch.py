@@ -17,6 +17,7 @@ from nysketch.cli._common import (
     columns_in_words,
     execution,
     landmarks_in_words,
+    log_columns,
     log_left_out,
     log_notes,
     log_skipped,
@@ -57,7 +58,7 @@ log = logging.getLogger("nysketch")
 @common.output
 @common.table
 @common.row_weights
-@common.nulls
+@common.nulls_of_columns
 @option(
     "--basis",
     "basis_path",
@@ -281,7 +282,8 @@ def command(
         )
     seconds = time.perf_counter() - started
     judge = planned.can_judge(outcome.sketch.basis.m)
-    _print_outcome(outcome, output, seconds, judge=judge, as_json=as_json, quiet=quiet)
+    made = basis_path is None and not outcome.skipped
+    _print_outcome(outcome, output, seconds, made=made, judge=judge, as_json=as_json, quiet=quiet)
     return EXIT_INPUTS_SKIPPED if outcome.unreadable else 0
 
 
@@ -331,12 +333,22 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
 
 
 def _print_outcome(
-    outcome: Outcome, output: Path, seconds: float, *, judge: bool, as_json: bool, quiet: bool
+    outcome: Outcome,
+    output: Path,
+    seconds: float,
+    *,
+    made: bool,
+    judge: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     from nysketch.accumulators.dropped import DroppedRows
+    from nysketch.sketches.columns_table import columns_table
     from nysketch.sketches.losses import notes_on_losses
 
     sketch = outcome.sketch
+    if made:
+        log_columns(sketch.basis)
     log_skipped(outcome.unreadable)
     log_notes(notes_on_losses(sketch))
     if as_json:
@@ -344,6 +356,7 @@ def _print_outcome(
             {
                 "basis_digest": sketch.basis.digest,
                 "bytes": output.stat().st_size,
+                "columns": [one.describe() for one in columns_table(sketch.basis)],
                 "dropped_by_column": sketch.tally[DroppedRows].summary(sketch.basis)["dropped_by_column"],
                 "dropped_rows": sketch.dropped_rows,
                 "landmarks": sketch.basis.m,

@@ -80,6 +80,11 @@ def require_sound(basis: Basis) -> None:
         ) from error
 
 
+def _are_shares(facts: dict[str, Any]) -> bool:
+    known = facts.keys() <= {"share", "covered", "missing"}
+    return known and all(type(share) is float and 0 <= share <= 1 for share in facts.values())
+
+
 def _check_origin(basis: Basis) -> None:
     """Raise ValueError unless what `info` shows of the making of a basis is what was written."""
     origin = basis.origin
@@ -100,6 +105,9 @@ def _check_origin(basis: Basis) -> None:
         raise ValueError("its origin is impossible")
     for one in origin.get("wild", []):
         Wild.require(one)
+    of_columns = origin.get("pilot_columns", {})
+    if not all(isinstance(facts, dict) and _are_shares(facts) for facts in of_columns.values()):
+        raise ValueError("its origin holds shares that are none")
     if "sampling_report" in origin and "sampling" not in origin:
         raise ValueError("its origin is impossible")
     numbers = [*origin.get("sampling_report", {}).values()]

@@ -390,6 +390,9 @@ def compare_options(comparison: Mapping[str, Any]) -> CompareOptions:
 # What a store was made with by default before there was "auto": it keeps its basis.
 _STAYS = (("basis", "scale", "auto", "standard"), ("basis", "bandwidth", "auto", "median"))
 
+# Settings that stores made before do not have, and what they were.
+_BEFORE = {("basis", "kinds"): None}
+
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Say which settings differ from those that a store was made with."""
@@ -397,8 +400,9 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     for table in now:
         before = stored.get(table, {})
         for key, value in now[table].items():
-            if key in before and before[key] != value and (table, key, value, before[key]) not in _STAYS:
-                found.append(f"[{table}] {key} was {_plain(before[key])}, now {_plain(value)}")
+            was = before.get(key, _BEFORE.get((table, key), value))
+            if was != value and (table, key, value, was) not in _STAYS:
+                found.append(f"[{table}] {key} was {_plain(was)}, now {_plain(value)}")
     return found
 
 

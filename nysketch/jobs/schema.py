@@ -178,6 +178,13 @@ def groups(value: Any) -> dict[str, list[str]]:
     return {key: texts(columns) for key, columns in value.items()}
 
 
+def kinds(value: Any) -> dict[str, str]:
+    """Take a table of kinds of columns."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError('must be a table such as { price = "log", zip = "category" }')
+    return {column: ",".join(texts(kind)) for column, kind in value.items()}
+
+
 # ---- the tables --------------------------------------------------------------------------------------
 
 TABLES: dict[str, dict[str, Key]] = {
@@ -199,7 +206,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "columns": Key(texts),
         "exclude": Key(texts, []),
         "weights": Key(text),
-        "nulls": Key(choice("error", "drop"), "error"),
+        "nulls": Key(choice("error", "drop", "keep"), "error"),
         "dataset": Key(texts, []),
         "allow_external": Key(flag, False),
         "retries": Key(count(), 4),
@@ -220,6 +227,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "length": Key(count(1), 3),
         "decay": Key(number(0), 0.5),
         "groups": Key(groups),
+        "kinds": Key(kinds),
         "scale": Key(choice("auto", "standard", "robust", "none"), "auto"),
         "pilot_rows": Key(count(1)),
     },
@@ -283,6 +291,7 @@ _SYNONYMS = {
     "m": "landmarks",
     "scaling": "scale",
     "group": "groups",
+    "kind": "kinds",
     "datasets": "dataset",
     "path": "paths",
     "input": "inputs",

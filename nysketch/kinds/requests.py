@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nysketch.errors import UsageError
 from nysketch.kinds.base import Kind
@@ -39,8 +40,8 @@ class KindRequest:
         if words and set(words) <= set(PARTS) and len(set(words)) == len(words):
             return cls(TIME, parts=tuple(part for part in PARTS if part in words))
         raise UsageError(
-            f"`kind` of column {column!r} must be one of {', '.join(KINDS)}, or several parts of a time "
-            f"separated by commas; not {text!r}"
+            f"`kinds`: that of column {column!r} must be one of {', '.join(KINDS)}, or several parts of a "
+            f"time such as hour,weekday; not {text!r}"
         )
 
     def __str__(self) -> str:
@@ -57,24 +58,28 @@ class KindRequest:
         return Number(missing=True)
 
 
-def parse_kinds(kinds: Mapping[str, str] | Iterable[str] | None) -> dict[str, KindRequest]:
-    """Read kinds by column: a mapping, or a list of `column=kind`."""
+def parse_kinds(kinds: Mapping[str, Any] | Iterable[str] | None) -> dict[str, KindRequest]:
+    """Read kinds by column: a mapping, or a list of `column=kind`; parts of a time may be a list, too."""
     if not kinds:
         return {}
     if isinstance(kinds, str):
         kinds = [kinds]
     if isinstance(kinds, Mapping):
-        pairs = [(str(column), str(kind)) for column, kind in kinds.items()]
+        pairs = [(str(column), _joined(kind)) for column, kind in kinds.items()]
     else:
         pairs = []
         for item in kinds:
             column, equals, kind = str(item).rpartition("=")
             if not equals or not column:
-                raise UsageError(f"`kind` must be column=kind, such as price=log, not {str(item)!r}")
+                raise UsageError(f"`kinds` must be column=kind, such as price=log, not {str(item)!r}")
             pairs.append((column, kind))
     found: dict[str, KindRequest] = {}
     for column, kind in pairs:
         if column in found:
-            raise UsageError(f"`kind` names column {column!r} twice")
+            raise UsageError(f"`kinds` names column {column!r} twice")
         found[column] = KindRequest.parse(kind, column)
     return found
+
+
+def _joined(kind: Any) -> str:
+    return ",".join(map(str, kind)) if isinstance(kind, list | tuple) else str(kind)

@@ -12,6 +12,7 @@ from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import Quality, from_origin
 from nysketch.basis.rules import landmarks_by_rule
 from nysketch.provenance import Provenance, Whole
+from nysketch.sketches.columns_table import columns_table
 from nysketch.sketches.coverage import notes_on_drift
 from nysketch.sketches.losses import without_reassurance
 from nysketch.sketches.sketch import Sketch
@@ -128,8 +129,15 @@ def _describe_basis(basis: Basis) -> dict[str, Any]:
     return {
         "basis_digest": basis.digest,
         "columns": [
-            {"name": column.name, "type": "text" if column.text else "number", "width": column.width}
-            for column in basis.columns
+            {
+                "about": facts.about,
+                "kind": facts.kind,
+                "name": column.name,
+                "share": facts.share,
+                "type": "text" if column.text else "number",
+                "width": column.width,
+            }
+            for column, facts in zip(basis.columns, columns_table(basis), strict=False)
         ],
         "feature_map": basis.feature_map,
         "features": basis.d,

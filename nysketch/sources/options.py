@@ -106,13 +106,13 @@ class ReadOptions:
             text = any(column.text for column in self.like)
             kinds = {column.name: column.kind for column in self.like if column.kind is not None}
         if text and kinds:
-            raise UsageError("string kernels read one text column, which has no `kind`")
+            raise UsageError("string kernels read one text column, which has no kind: leave out `kinds`")
         if columns is not None and (others := [name for name in kinds if name not in columns]):
-            raise UsageError(f"`kind` names column {others[0]!r}, which is not among `columns`")
+            raise UsageError(f"`kinds` names column {others[0]!r}, which is not among `columns`")
         if excluded := [name for name in kinds if name in self.exclude]:
-            raise UsageError(f"`kind` names column {excluded[0]!r}, which `exclude` leaves out")
+            raise UsageError(f"`kinds` names column {excluded[0]!r}, which `exclude` leaves out")
         if self.weights in kinds:
-            raise UsageError(f"`kind` names column {self.weights!r}, which has the row weights")
+            raise UsageError(f"`kinds` names column {self.weights!r}, which has the row weights")
         if text and columns is not None and len(columns) != 1:
             raise UsageError(
                 f"string kernels read one text column, not {len(columns)}: choose one with `columns`"

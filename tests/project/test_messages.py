@@ -14,7 +14,7 @@ PACKAGE = ROOT / "nysketch"
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 # Where flags are no options of nysketch: what spells them, CSS variables, other programs.
 FLAGS_ALLOWED = {
-    "errors.py": {"--group", "--dataset", "--no-"},
+    "errors.py": {"--group", "--dataset", "--kind", "--no-"},
     "report/html.py": {"--alarm", "--grid", "--link", "--muted", "--page", "--quiet", "--surface", "--text"},
     "engines/dask/engine.py": {"--scheduler-file"},
 }

@@ -42,6 +42,14 @@ def _groups(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -
     return groups or None
 
 
+def _kinds(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
+    """Read `COLUMN=KIND`, once or more."""
+    from nysketch.kinds import parse_kinds
+
+    del ctx, param
+    return {column: str(kind) for column, kind in parse_kinds(values).items()} or None
+
+
 # Parameter → keyword of BasisOptions.
 _BASIS_MAKING = {
     "landmarks": "m",
@@ -56,6 +64,7 @@ _BASIS_MAKING = {
     "length": "length",
     "decay": "decay",
     "group": "groups",
+    "kind": "kinds",
     "scale": "scaling",
     "pilot_rows": "pilot_rows",
 }
@@ -179,6 +188,15 @@ def basis_making(command: Command) -> Command:
         callback=_groups,
         help="Group of columns with a kernel of its own: x=a,b. Repeat it for each group. The kernel is the "
         "product over groups.",
+    )
+    @option(
+        "--kind",
+        section=COLUMNS,
+        multiple=True,
+        metavar="COLUMN=KIND",
+        callback=_kinds,
+        help="Kind of a column: number, log or rank (for heavy tails), category, time, or parts of a time: "
+        "hour,weekday,yearday,elapsed. Repeat it for each column: --kind price=log --kind zip=category.",
     )
     @option(
         "--scale",

@@ -330,6 +330,16 @@ def weights(help: str) -> Decorator:
 row_weights = weights("Column of non-negative row weights.")
 
 
+nulls_of_columns = option(
+    "--nulls",
+    section=COLUMNS,
+    type=click.Choice(["error", "drop", "keep"]),
+    default="error",
+    show_default=True,
+    help="Rows with nulls or NaN: stop with an error; drop and count them, and those with infinities; or "
+    "keep them: a missing value takes a neutral place, and counts as missing.",
+)
+
 nulls = option(
     "--nulls",
     section=COLUMNS,
