@@ -39,9 +39,11 @@ def certificate(sketch: Sketch, model: KMeansModel, evidence: Evidence | None = 
     evidence = evidence or Evidence(sketch)
     basis = evidence.basis
     costs = certified_costs(evidence, (model.centroids - basis.center) / basis.scale)
+    # Shares of values and places on circles have no unit of the data.
+    unscaled = None if costs is None or basis.encoded else float(costs @ basis.scale**2)
     return {
         "certified_bound": None if costs is None else float(costs.sum()),
-        "certified_bound_data_units": None if costs is None else float(costs @ basis.scale**2),
+        "certified_bound_data_units": unscaled,
         "not_certified": None if costs is not None else why_none(evidence),
         "rows_beyond_cells": evidence.beyond,
     }

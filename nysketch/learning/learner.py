@@ -112,7 +112,11 @@ class Learner:
         means = mixture.means * basis.scale + basis.center
         if self._covariance is None:
             return KMeansModel(
-                columns=basis.columns, scale=basis.scale, centroids=means, shares=mixture.weights
+                columns=basis.columns,
+                scale=basis.scale,
+                centroids=means,
+                shares=mixture.weights,
+                fill=basis.fill if basis.encoded else None,
             )
         units = np.outer(basis.scale, basis.scale) if mixture.full else basis.scale**2
         return MixtureModel(

@@ -23,7 +23,7 @@ from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
 from nysketch.errors import UsageError
 from nysketch.files.tables import format_of, table_writer
-from nysketch.models.base import Model, block_rows_for
+from nysketch.models.base import Model
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import chunk_rows_for
@@ -39,8 +39,8 @@ _BASE_BYTES = 160 << 20
 
 def room_to_apply(memory: int, source: Source, model: Model, threads: int | None = None) -> Room:
     """Return how many threads can apply a model to a source within `memory` bytes, and how they read."""
-    chunk = 4 * 8 * chunk_rows_for(model.d) * model.d
-    blocks = 4 * 8 * block_rows_for(model.k) * model.k
+    chunk = 4 * 8 * chunk_rows_for(model.width) * model.width
+    blocks = 4 * 8 * model.block_rows * (max(model.k, model.d) if model.encoded else model.k)
     fixed = _BASE_BYTES + _WAITING_BYTES + 3 * _GROUP_BYTES
     return room_for(source, memory, Taken(fixed, chunk + blocks), threads=threads)
 
@@ -91,7 +91,7 @@ class _LabelTask(FragmentTask[Iterator[pa.Table]]):
         if distances and mixture:
             raise UsageError("only k-means models have `distances`; this is a mixture")
         model.require_columns(source.columns)
-        super().__init__(source, nulls=nulls)
+        super().__init__(source, nulls=model.policy(nulls), fill=model.fill)
         self._model, self._distances = model, distances
         self._responsibilities = mixture and responsibilities is not False
         own = [("label", pa.int32())]
@@ -120,7 +120,7 @@ class _LabelTask(FragmentTask[Iterator[pa.Table]]):
     def __call__(self, fragment: Fragment, check: Check) -> Iterator[pa.Table]:
         """Yield the rows of one fragment."""
         kept = KeptColumns(self.source, fragment)
-        step = block_rows_for(self._model.k)
+        step = self._model.block_rows
         for chunk in self.chunks(fragment, check):
             for start in range(0, len(chunk.rows), step):
                 part = slice(start, start + step)
@@ -144,12 +144,12 @@ class _LabelTask(FragmentTask[Iterator[pa.Table]]):
         """Return labels, and what is asked for beside them, column by column."""
         if isinstance(self._model, KMeansModel):
             if not self._distances:
-                return [self._model.labels(rows)]
+                return [self._model._labels(rows)]
             labels, differences = self._model.nearest(rows)
             return [labels, np.linalg.norm(differences, axis=1)]
         if not self._responsibilities:
-            return [self._model.labels(rows)]
-        shares = self._model.responsibilities(rows)
+            return [self._model._labels(rows)]
+        shares = self._model.posterior(rows)[1]
         return [shares.argmax(axis=1).astype(np.int32), *shares.T.astype(np.float32)]
 
 

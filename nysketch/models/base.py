@@ -1,6 +1,7 @@
 """Learned models: cluster centres and Gaussian mixtures, and what they say of rows.
 
-Everything is in the units of the data; distances are measured after dividing each column by its scale.
+Everything is in the units of the data; distances are measured after dividing each feature by its scale.
+Where columns have kinds, rows are numbers, from which features are made first.
 How a model is learned from a sketch is the business of learning/. Its files are in files.py and stored.py;
 apply.py, score.py and refine.py bring it to the rows of a source.
 """
@@ -11,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,10 +21,13 @@ from numpy.typing import DTypeLike, NDArray
 from nysketch import __version__
 from nysketch._support.html_repr import listed
 from nysketch._types import Floats, Labels
-from nysketch.columns import Column, feature_names, total_width
+from nysketch.basis.layout import Layout
+from nysketch.columns import Column, feature_names, total_features, total_width
 from nysketch.errors import InvalidRowsError, UsageError
+from nysketch.models.columns import described
 
-SCHEMA_VERSION = 1
+# Models without kinds have the first, and are read by all versions of nysketch.
+SCHEMA_VERSION, SCHEMA_VERSION_OF_KINDS = 1, 2
 
 # No row is farther from the centre than this, in scaled units: squares of its squares must stay finite.
 FAR = 1e50
@@ -40,11 +45,15 @@ def block_rows_for(k: int) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Model:
-    """What all models share. `facts` say how it was obtained, ready for JSON."""
+    """What all models share. `facts` say how it was obtained, ready for JSON.
+
+    `fill` are the numbers that missing values get in columns without kinds, if others have kinds.
+    """
 
     columns: tuple[Column, ...]
     scale: Floats
     facts: dict[str, Any] = field(default_factory=dict)
+    fill: Floats | None = None
 
     kind: ClassVar[str]
     # What is stored under these names, besides the facts.
@@ -62,6 +71,7 @@ class Model:
             raise ValueError("columns are not distinct names with their widths")
         if any(column.text for column in self.columns):
             raise ValueError("a model has no columns of text")
+        self._require_fill()
         if not self.k:
             raise ValueError("there are no clusters or components")
         self._require_shape("scale", (self.d,))
@@ -72,7 +82,9 @@ class Model:
         except TypeError as error:
             raise ValueError(f"facts cannot be written as JSON: {error}") from error
         for name in self.facts:
-            if name in COMMON_KEYS or name in (*self.arrays, *self.settings):
+            if name in (*COMMON_KEYS, *self.arrays, *self.settings) or (
+                self.encoded and name in KEYS_OF_KINDS
+            ):
                 raise ValueError(f"a fact cannot be called {name!r}: the name is reserved")
 
     def require_columns(self, columns: tuple[Column, ...]) -> None:
@@ -99,6 +111,17 @@ class Model:
             if not (np.abs((getattr(self, name) - self.center) / self.scale) < 4 * FAR).all():
                 raise ValueError(f"{name} are out of range once they are scaled")
 
+    def _require_fill(self) -> None:
+        if not self.encoded:
+            if self.fill is not None:
+                raise ValueError("fill is of no use where no column has a kind")
+            return
+        fill = np.ascontiguousarray(self.fill, dtype=np.float64)
+        object.__setattr__(self, "fill", fill)
+        plain = np.repeat([c.kind is None for c in self.columns], [c.width for c in self.columns])
+        if fill.shape != (self.width,) or not np.isfinite(fill[plain]).all():
+            raise ValueError("fill is not a finite number for each column without a kind")
+
     @property
     def k(self) -> int:
         """How many clusters or components there are."""
@@ -107,12 +130,31 @@ class Model:
     @property
     def d(self) -> int:
         """The number of features of a row."""
+        return total_features(self.columns)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has: as many as features, unless columns have kinds."""
         return total_width(self.columns)
+
+    @cached_property
+    def encoded(self) -> bool:
+        """Whether some columns have kinds, so that features are made of rows."""
+        return any(column.kind is not None for column in self.columns)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the numbers and features of each column are."""
+        return Layout.of(self.columns)
 
     @property
     def features(self) -> list[str]:
         """A name for each feature: a column of width w > 1 gives name[0] … name[w-1]."""
         return feature_names(self.columns)
+
+    def policy(self, nulls: str) -> str:
+        """Return what to do with missing values: only a model of columns with kinds can keep them."""
+        return "error" if nulls == "keep" and not self.encoded else nulls
 
     @property
     def center(self) -> Floats:
@@ -127,7 +169,7 @@ class Model:
         data
             Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
             those of an array or a list of rows have no names, and must be those of the model in its order.
-            Tables larger than memory are labelled by `nysketch.assign`.
+            Missing values are errors, unless columns of the model have kinds. Tables larger than memory are labelled by `nysketch.assign`.
 
         Returns
         -------
@@ -158,24 +200,46 @@ class Model:
     ) -> NDArray[Any]:
         """Return what a function says of every row; of a matrix in memory, without copies."""
         remedy = 'Drop such rows first, or use `nysketch.assign(nulls="drop")`'
-        if isinstance(data, np.ndarray) and _is_plain_matrix(data):
+        if isinstance(data, np.ndarray) and _is_plain_matrix(data) and not self.encoded:
             if not np.isfinite(data).all():
                 raise InvalidRowsError(f"array: holds NaN or infinities. {remedy}")
             return function(data)
         from nysketch.passes.rows import at_rows
 
-        return at_rows(self.columns, data, function, remedy=remedy, shape=shape, dtype=dtype)
+        return at_rows(
+            self.columns,
+            data,
+            function,
+            remedy=remedy,
+            shape=shape,
+            dtype=dtype,
+            nulls=self.policy("keep"),
+            fill=self.fill,
+        )
+
+    def expand(self, rows: Floats) -> Floats:
+        """Make features of rows, in the data's units."""
+        return self.layout.expand(rows) if self.encoded else rows
 
     def scaled(self, rows: Floats) -> Floats:
-        """Bring rows from the data's units to those of the distances, relative to the centre."""
-        if rows.ndim != 2 or rows.shape[1] != self.d:
-            raise ValueError(f"rows have shape {rows.shape}, not rows × {self.d}")
+        """Bring rows from the data's units to features in those of the distances, relative to the centre."""
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise ValueError(f"rows have shape {rows.shape}, not rows × {self.width}")
+        return self.scaled_features(self.expand(rows))
+
+    def scaled_features(self, features: Floats) -> Floats:
+        """Bring features from the data's units to those of the distances, relative to the centre."""
         with np.errstate(over="ignore"):
-            return np.asarray(np.clip((rows - self.center) / self.scale, -FAR, FAR))
+            return np.asarray(np.clip((features - self.center) / self.scale, -FAR, FAR))
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows to look at together: those with kinds may have many more features than numbers."""
+        return block_rows_for(max(self.k, self.d) if self.encoded else self.k)
 
     def _blocks(self, rows: Floats) -> Iterator[tuple[slice, Floats]]:
         """Yield scaled rows, few enough at a time to have k numbers for each of them."""
-        step = block_rows_for(self.k)
+        step = self.block_rows
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             yield part, self.scaled(rows[part])
@@ -195,15 +259,22 @@ class Model:
 
     def describe(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON; `from_description` takes it back."""
-        return {
+        description = {
             **self.facts,
             **{name: getattr(self, name).tolist() for name in ("scale", *self.arrays)},
             **{name: getattr(self, name) for name in self.settings},
             "columns": self.features,
-            "column_widths": [column.width for column in self.columns],
+            "column_widths": [column.features for column in self.columns],
             "kind": self.kind,
             "schema_version": SCHEMA_VERSION,
             "software": f"nysketch {__version__}",
+        }
+        if not self.encoded:
+            return description
+        return description | {
+            "column_kinds": [described(column) for column in self.columns],
+            "fill": [None if np.isnan(x) else x for x in np.asarray(self.fill).tolist()],
+            "schema_version": SCHEMA_VERSION_OF_KINDS,
         }
 
 
@@ -211,8 +282,9 @@ def _is_plain_matrix(array: NDArray[Any]) -> bool:
     return array.ndim == 2 and array.dtype.kind in "biuf" and not isinstance(array, np.ma.MaskedArray)
 
 
-# Names that every description has.
+# Names that every description has, and those of models of columns with kinds.
 COMMON_KEYS = ("columns", "column_widths", "kind", "scale", "schema_version", "software")
+KEYS_OF_KINDS = ("column_kinds", "fill")
 
 
 def row_squares(differences: Floats) -> Floats:

@@ -50,7 +50,7 @@ class KMeansModel(Model):
     @cached_property
     def scaled_centroids(self) -> Floats:
         """The centroids in the units of the distances, relative to the centre."""
-        return self.scaled(self.centroids)
+        return self.scaled_features(self.centroids)
 
     @cached_property
     def _half_squares(self) -> Floats:

@@ -97,7 +97,7 @@ class MixtureModel(Model):
     @cached_property
     def scaled_means(self) -> Floats:
         """The means in the units of the distances, relative to the centre."""
-        return self.scaled(self.means)
+        return self.scaled_features(self.means)
 
     @cached_property
     def scaled_covariances(self) -> Floats:

@@ -19,7 +19,7 @@ from nysketch._types import Floats, Progress
 from nysketch.engines.protocol import Check, Engine
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError
-from nysketch.models.base import Model, block_rows_for
+from nysketch.models.base import Model
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import no_rows_left
@@ -69,8 +69,8 @@ class _FragmentSummer(FragmentTask[Iterator[Sums]]):
         self, model: Model, source: Source, work: Callable[[Floats, Floats | None], Sums], *, nulls: str
     ) -> None:
         model.require_columns(source.columns)
-        super().__init__(source, nulls=nulls)
-        self._work, self._step = work, block_rows_for(model.k)
+        super().__init__(source, nulls=model.policy(nulls), fill=model.fill)
+        self._work, self._step = work, model.block_rows
 
     def __call__(self, fragment: Fragment, check: Check) -> Iterator[Sums]:
         """Yield the sums."""
@@ -138,7 +138,8 @@ def score(
     progress: Progress | None = None,
 ) -> Score:
     """Measure a model on all rows of a source, weighted by the source's weights if it has any."""
-    is_scaled = isinstance(model, KMeansModel) and bool((model.scale != 1).any())
+    # Of shares and places on circles there are no units of the data.
+    is_scaled = isinstance(model, KMeansModel) and bool((model.scale != 1).any()) and not model.encoded
 
     def work(rows: Floats, weights: Floats | None) -> Sums:
         w = np.ones(len(rows)) if weights is None else weights

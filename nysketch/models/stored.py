@@ -8,8 +8,8 @@ import numpy as np
 
 from nysketch import __version__
 from nysketch._types import Floats
-from nysketch.columns import Column, feature_names
-from nysketch.models.base import COMMON_KEYS, SCHEMA_VERSION
+from nysketch.models.base import COMMON_KEYS, KEYS_OF_KINDS, SCHEMA_VERSION_OF_KINDS
+from nysketch.models.columns import columns_of
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
 
@@ -23,11 +23,14 @@ def from_description(description: Any) -> AnyModel:
     version = description["schema_version"]
     if type(version) is not int or version < 1:
         raise ValueError("its schema version is not a number")
-    if version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION_OF_KINDS:
         raise ValueError(
-            f"it has schema version {version}, and nysketch {__version__} reads up to {SCHEMA_VERSION}. "
-            "Upgrade nysketch"
+            f"it has schema version {version}, and nysketch {__version__} reads up to "
+            f"{SCHEMA_VERSION_OF_KINDS}. Upgrade nysketch"
         )
+    encoded = version == SCHEMA_VERSION_OF_KINDS
+    if encoded and not all(name in description for name in KEYS_OF_KINDS):
+        raise ValueError("the kinds of its columns are missing")
     kinds = [kind for kind in (KMeansModel, MixtureModel) if kind.kind == description["kind"]]
     if not kinds or not isinstance(description["software"], str):
         raise ValueError("it is an unknown kind of model")
@@ -38,29 +41,25 @@ def from_description(description: Any) -> AnyModel:
             raise ValueError(f"{name} are missing")
     values: dict[str, Any] = {name: _numbers(name, description[name]) for name in ("scale", *kind.arrays)}
     values |= {name: _text(name, description[name]) for name in kind.settings}
+    if encoded:
+        own = (*own, *KEYS_OF_KINDS)
+        values["fill"] = _fill(description["fill"])
     return kind(
-        columns=_columns(description["columns"], description["column_widths"]),
+        columns=columns_of(
+            description["columns"],
+            description["column_widths"],
+            description["column_kinds"] if encoded else None,
+        ),
         facts={key: value for key, value in description.items() if key not in (*COMMON_KEYS, *own)},
         **values,
     )
 
 
-def _columns(features: Any, widths: Any) -> tuple[Column, ...]:
-    """Return the columns that have these features."""
-    if not isinstance(features, list) or not isinstance(widths, list):
-        raise ValueError("its columns are not a list")
-    if not all(type(width) is int and 0 < width <= len(features) for width in widths):
-        raise ValueError("its columns have impossible widths")
-    starts = np.cumsum([0, *widths]).tolist()
-    if starts[-1] != len(features):
-        raise ValueError("its columns contradict their stated widths")
-    columns = []
-    for start, width in zip(starts, widths, strict=False):
-        name = _text("columns", features[start])
-        columns.append(Column(name if width == 1 else name.removesuffix("[0]"), width))
-    if feature_names(columns) != features:
-        raise ValueError("its columns contradict their stated names")
-    return tuple(columns)
+def _fill(value: Any) -> Floats:
+    """Return the numbers that missing values get, NaN where there are none."""
+    if not isinstance(value, list) or not all(x is None or type(x) in (int, float) for x in value):
+        raise ValueError("fill holds values that are not finite numbers")
+    return np.array([np.nan if x is None else x for x in value], np.float64)
 
 
 def _numbers(name: str, value: Any) -> Floats:

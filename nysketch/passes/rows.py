@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from nysketch._types import Rows
+from nysketch._types import Floats, Rows
 from nysketch.columns import Column
 from nysketch.errors import UsageError
 from nysketch.passes.chunks import ChunkReader, require_declared_rows
 from nysketch.sources.open import open_source
 
 # What becomes of rows that hold nulls, NaN or infinities.
-POLICIES = ("error", "nan")
+POLICIES = ("error", "nan", "keep")
 
 
 class _Reader(ChunkReader):
@@ -41,17 +41,19 @@ def at_rows(
     dtype: DTypeLike = np.float64,
     nulls: str = "error",
     step: int = 8192,
+    fill: Floats | None = None,
 ) -> NDArray[Any]:
     """Return what a function says of every row, of which it gets at most `step` at a time.
 
     The function takes rows of these columns, in their order, and returns an array of the given shape for
     each. With nulls="nan", rows that it cannot be asked about get NaN; otherwise they raise an
-    InvalidRowsError, which names the `remedy`.
+    InvalidRowsError, which names the `remedy`. With nulls="keep", columns with kinds have missing values as
+    NaN, and others the numbers of `fill`.
     """
     if nulls not in POLICIES:
         raise UsageError(f"`nulls` must be one of {', '.join(POLICIES)}, not {nulls!r}")
     source = open_source(data, like=columns)
-    reader = _Reader(source, nulls="error" if nulls == "error" else "drop")
+    reader = _Reader(source, nulls="drop" if nulls == "nan" else nulls, fill=fill)
     reader.remedy = remedy
     parts: list[NDArray[Any]] = []
     everything = None if source.rows is None else np.empty((source.rows, *shape), dtype)

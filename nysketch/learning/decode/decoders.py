@@ -53,7 +53,7 @@ def _atoms(evidence: Evidence, task: Task) -> str:
     """Return the shape of the atoms to fit: with spread also for k-means, wherever the kernel allows."""
     if task.covariance is not None:
         return task.covariance
-    return "diag" if has_spread(evidence.basis) else POINT
+    return "diag" if has_spread(evidence.basis) and not evidence.basis.encoded else POINT
 
 
 def to_centroids(mixture: Mixture, rng: np.random.Generator) -> Mixture:

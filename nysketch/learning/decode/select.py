@@ -133,7 +133,8 @@ class Judge:
         return certified_log_likelihood(self._evidence, mixture)
 
     def _objective(self, mixture: Mixture) -> float | None:
-        shape = self._covariance or ("diag" if has_spread(self._evidence.basis) else POINT)
+        spread = has_spread(self._evidence.basis) and not self._evidence.basis.encoded
+        shape = self._covariance or ("diag" if spread else POINT)
         if shape != POINT and not has_spread(self._evidence.basis):
             return None
         matching = self._evidence.matching(shape)
@@ -174,6 +175,8 @@ def _with_far_rows(sample: Points, evidence: Evidence) -> _Rows:
 def decoders_for(evidence: Evidence, task: Task) -> list[str]:
     """Return the decoders that suit a sketch and a task."""
     basis = evidence.basis
+    if basis.encoded:  # places on circles and shares of values are no Gaussians
+        return ["quadrature"] if evidence.points is None else ["cells"]
     fits = has_spread(basis) or task.covariance is None
     numbers = task.k * (AtomFamily(basis, task.covariance or POINT).size + 1) if fits else 0
     if evidence.points is not None:
