@@ -91,6 +91,7 @@ def _print(facts: dict[str, Any]) -> None:
         fields += [
             ("rows", f"{facts['rows']:,}{dropped}{weight}"),
             *_dropped_for(facts["dropped_by_column"]),
+            *_unknown(facts["unknown_by_column"]),
             *_excluded(facts["robust"]),
             (
                 "blocks",
@@ -125,6 +126,17 @@ def _dropped_for(found: dict[str, dict[str, int]]) -> list[tuple[str, str]]:
     told = [f"{name} in {n['rows']:,} rows ({n['alone']:,} alone)" for name, n in list(found.items())[:3]]
     more = f" and {counted(len(found) - 3, 'more column')}" if len(found) > 3 else ""
     return [("dropped for", ", ".join(told) + more)] if told else []
+
+
+def _unknown(found: dict[str, dict[str, int]]) -> list[tuple[str, str]]:
+    """Name the columns that have most missing and most unseen values."""
+    fields = []
+    for what in ("missing", "unseen"):
+        counts = sorted(((n[what], name) for name, n in found.items() if n[what]), key=lambda one: -one[0])
+        told = [f"{name} in {count:,} rows" for count, name in counts[:3]]
+        more = f" and {counted(len(counts) - 3, 'more column')}" if len(counts) > 3 else ""
+        fields += [(f"{what} values", ", ".join(told) + more)] if told else []
+    return fields
 
 
 def _scaling(facts: dict[str, Any]) -> str:

@@ -334,6 +334,7 @@ def _print_outcome(
     outcome: Outcome, output: Path, seconds: float, *, judge: bool, as_json: bool, quiet: bool
 ) -> None:
     from nysketch.accumulators.dropped import DroppedRows
+    from nysketch.accumulators.unknown import UnknownValues
     from nysketch.sketches.losses import notes_on_losses
 
     sketch = outcome.sketch
@@ -354,6 +355,7 @@ def _print_outcome(
                 "rows": sketch.rows,
                 "seconds": round(seconds, 3),
                 "skipped_inputs": list(outcome.unreadable),
+                "unknown_by_column": sketch.tally[UnknownValues].summary(sketch.basis)["unknown_by_column"],
                 "up_to_date": outcome.skipped,
             }
         )
