@@ -19,7 +19,8 @@ from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 from nysketch.files.find import sketch_files
 
 if TYPE_CHECKING:
-    from nysketch.twosample.explain import FeatureShift, Region
+    from nysketch.twosample.columns import ColumnChange, FeatureShift
+    from nysketch.twosample.explain import Region
     from nysketch.twosample.mmd import MMDEstimate
     from nysketch.twosample.results import Comparison, Comparisons
 
@@ -196,8 +197,12 @@ def _print_one(found: Comparison) -> None:
     explanation = found.explanation
     if explanation is None:
         return
-    if explanation.shifts:
-        whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
+    whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
+    kinds = any(change.kind not in ("number", "list") for change in explanation.columns)
+    if kinds:
+        click.echo(f"\ncolumns by their share of the squared distance of means ({whose})")
+        _print_columns(explanation.columns)
+    elif explanation.shifts:
         click.echo(f"\nshifts of column means, in standard deviations ({whose})")
         _print_shifts(explanation.shifts)
     for name, regions in zip(
@@ -206,7 +211,12 @@ def _print_one(found: Comparison) -> None:
         if regions:
             click.echo()
             _output.echo(f"{name} has more rows near")
-            _print_regions(regions, [shift.feature for shift in explanation.shifts])
+            _print_regions(
+                regions,
+                [change.column for change in explanation.columns]
+                if kinds
+                else [shift.feature for shift in explanation.shifts],
+            )
 
 
 def _fields(found: Comparison) -> list[tuple[str, str]]:
@@ -301,6 +311,24 @@ def _left_out(found: Comparison) -> str:
     return "; ".join(parts)
 
 
+def _print_columns(changes: list[ColumnChange]) -> None:
+    from nysketch.twosample.words import change_in_words
+
+    rows = [
+        [
+            change.column,
+            change.kind,
+            f"{change.share:.0%}",
+            f"{change.distance:.3g} ± {change.by_chance:.1g}",
+            change_in_words(change),
+        ]
+        for change in changes[:_SHOWN_COLUMNS]
+    ]
+    _output.print_table(["name", "kind", "share", "distance", "what moved"], rows, words=(1, 4))
+    if len(changes) > _SHOWN_COLUMNS:
+        _output.echo(f"  and {len(changes) - _SHOWN_COLUMNS:,} more")
+
+
 def _print_shifts(shifts: list[FeatureShift]) -> None:
     rows = [
         [
@@ -341,6 +369,8 @@ def _print_regions(regions: list[Region], order: list[str]) -> None:
 
 
 def _value(value: Any) -> str:
+    if value is None:
+        return "missing"
     if isinstance(value, str):
         return repr(value if len(value) <= 40 else value[:40] + "…")
     if isinstance(value, list):
@@ -408,7 +438,10 @@ def _print_list(found: Comparisons) -> None:
 
 
 def _moved_most(comparison: Comparison) -> str:
-    if comparison.explanation is None or not comparison.explanation.shifts:
+    if comparison.explanation is None or not comparison.explanation.columns:
         return ""
+    change = comparison.explanation.columns[0]
+    if change.kind not in ("number", "list"):
+        return f"{change.column} {change.distance:.2g}"
     first = comparison.explanation.shifts[0]
     return first.feature + (" was constant" if first.shift is None else f" {first.shift:+.2g}")

@@ -46,7 +46,7 @@ def say_losses(sketch: Sketch) -> None:
 
 
 def notes_on_losses(sketch: Sketch) -> list[str]:
-    """Say which columns cost most of the rows that were dropped, unless these are few; and what is unknown."""
+    """Say which columns cost most of the rows that were dropped, if they are many; and what is unknown."""
     unknown = notes_on_unknown(sketch)
     if not many_dropped(sketch):
         return unknown
