@@ -17,6 +17,7 @@ from nysketch.cli._sections import INPUT, OUTPUT, TEST, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 from nysketch.files.find import sketch_files
+from nysketch.kinds.words import in_words
 
 if TYPE_CHECKING:
     from nysketch.twosample.columns import ColumnChange, FeatureShift
@@ -216,6 +217,7 @@ def _print_one(found: Comparison) -> None:
                 [change.column for change in explanation.columns]
                 if kinds
                 else [shift.feature for shift in explanation.shifts],
+                kinds=kinds,
             )
 
 
@@ -353,12 +355,14 @@ def _print_shifts(shifts: list[FeatureShift]) -> None:
             )
 
 
-def _print_regions(regions: list[Region], order: list[str]) -> None:
+def _print_regions(regions: list[Region], order: list[str], *, kinds: bool) -> None:
     """Print landmarks by the columns that moved most."""
     for region in regions:
         columns = [name if name in region.landmark else name.rpartition("[")[0] for name in order]
         names = list(dict.fromkeys(columns)) or list(region.landmark)
-        values = ", ".join(f"{name} {_value(region.landmark[name])}" for name in names[:_SHOWN_VALUES])
+        values = ", ".join(
+            f"{name} {_value(region.landmark[name], kinds=kinds)}" for name in names[:_SHOWN_VALUES]
+        )
         more = (
             f" and {len(region.landmark) - _SHOWN_VALUES} more"
             if len(region.landmark) > _SHOWN_VALUES
@@ -368,11 +372,11 @@ def _print_regions(regions: list[Region], order: list[str]) -> None:
         _output.echo(f"  {values}{more}  (mean kernel {region.values[0]:.3g} and {region.values[1]:.3g}{z})")
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, *, kinds: bool) -> str:
     if value is None:
         return "missing"
     if isinstance(value, str):
-        return repr(value if len(value) <= 40 else value[:40] + "…")
+        return in_words(value, 40) if kinds else repr(value if len(value) <= 40 else value[:40] + "…")
     if isinstance(value, list):
         return "[" + ", ".join(f"{x:.4g}" for x in value[:3]) + (", …]" if len(value) > 3 else "]")
     return f"{value:.4g}"

@@ -13,6 +13,7 @@ from nysketch.cli._options import common
 from nysketch.cli._sections import INPUT, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import in_shell
+from nysketch.kinds.words import in_words
 
 if TYPE_CHECKING:
     from nysketch.basis.base import Basis
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # What is shown of a model; --json has all of it.
 _MOST_CLUSTERS, _MOST_FEATURES = 20, 8
+# Characters of a value of a category.
+_VALUE_CHARACTERS = 24
 
 
 @sectioned(example="nysketch info today.nysk --against january.nysk")
@@ -238,7 +241,9 @@ def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     shown = columns[:30]
     text = columns[0]["type"] == "text"
     click.echo(f"\ncolumns{remark}")
-    if "min" in columns[0]:
+    if any("vocabulary" in c or "parts" in c or "transform" in c for c in columns):
+        _print_kinds(shown)
+    elif "min" in columns[0]:
         _output.print_table(
             ["name", "width", "shortest" if text else "min", "longest" if text else "max"],
             [[c["name"], str(c["width"]), _number(c["min"]), _number(c["max"])] for c in shown],
@@ -249,7 +254,35 @@ def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
         _output.echo(f"  and {len(columns) - len(shown):,} more")
 
 
-def _number(value: float | None) -> str:
+def _print_kinds(columns: list[dict[str, Any]]) -> None:
+    """Print columns of which some have kinds, with what people know these by."""
+    _output.print_table(
+        ["name", "kind", "min", "max", "values"],
+        [[c["name"], _kind(c), _number(c.get("min")), _number(c.get("max")), _values(c)] for c in columns],
+        words=(1, 4),
+    )
+
+
+def _kind(column: dict[str, Any]) -> str:
+    if column["width"] > 1:
+        return f"list of {column['width']}"
+    if "parts" in column:
+        return f"time: {', '.join(column['parts'])}"
+    return str(column.get("transform", "linear")).replace("linear", column["type"])
+
+
+def _values(column: dict[str, Any]) -> str:
+    """Name the most frequent values of a vocabulary."""
+    if "vocabulary" not in column:
+        return ""
+    named = [in_words(value, _VALUE_CHARACTERS) for value in column["most_frequent"]]
+    more = column["vocabulary"] - len(named)
+    return ", ".join(named) + (f" and {more:,} more" if more else "")
+
+
+def _number(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return value
     return "" if value is None else f"{value:.6g}"
 
 

@@ -28,6 +28,7 @@ from nysketch.twosample.columns import ColumnChange
 from nysketch.twosample.compare import compare
 from nysketch.twosample.multiple_testing import adjust_p_values
 from nysketch.twosample.results import Comparison
+from nysketch.twosample.words import change_in_words
 
 # Columns of a comparison to keep, by how far their means moved.
 _MOST_COLUMNS = 20
@@ -321,10 +322,7 @@ def _columns(found: Comparison) -> list[dict[str, Any]]:
 
 def _change(change: ColumnChange) -> dict[str, Any]:
     """Return how far a column moved whose numbers do not tell all: by the distance of its means."""
+    told = {"name": change.column, "words": change_in_words(change)}
     if change.shift is None or change.parts:
-        return {"error": change.by_chance, "name": change.column, "shift": change.distance}
-    return {
-        "error": change.shift.standard_error,
-        "name": change.shift.feature,
-        "shift": change.shift.shift,
-    }
+        return told | {"error": change.by_chance, "shift": change.distance}
+    return told | {"error": change.shift.standard_error, "shift": change.shift.shift}

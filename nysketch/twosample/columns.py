@@ -102,7 +102,7 @@ class ColumnChange:
 
 @dataclass(frozen=True, eq=False)
 class _Both:
-    """Moments of both, and where missing numbers are: feature `missing[i]` is their share, or none is (−1)."""
+    """Moments of both; `missing[i]` is the feature that is the share of missing ones of feature i, or −1."""
 
     basis: Basis
     one: ColumnMoments

@@ -129,8 +129,8 @@ def _require_same_kinds(first: Basis, second: Basis) -> None:
     for mine, theirs in zip(first.columns, second.columns, strict=False):
         if mine.name == theirs.name and mine.kind != theirs.kind:
             raise IncompatibleError(
-                f"the sketches encode column {mine.name!r} differently: {difference(mine.kind, theirs.kind)}. "
-                "Make both with the same `basis`"
+                f"the sketches encode column {mine.name!r} differently: "
+                f"{difference(mine.kind, theirs.kind)}. Make both with the same `basis`"
             )
 
 

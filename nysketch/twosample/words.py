@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from nysketch.kinds.time import HOUR, WEEKDAY
-from nysketch.twosample.columns import ColumnChange, FeatureShift, PartShift, ValueShares
+from nysketch.kinds.words import in_words
+from nysketch.twosample.columns import ColumnChange, FeatureShift, PartShift
 
-# Values that are named, of each direction, and characters of each.
-_VALUES, _CHARACTERS = 2, 30
+# Values that are named, of each direction.
+_VALUES = 2
 # Shares that differ by less are not worth a word, nor those by less than so many standard errors.
 _NOTABLE, _ERRORS = 5e-4, 2.0
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -39,14 +40,7 @@ def _values(change: ColumnChange) -> list[str]:
         if abs(value.shares[1] - value.shares[0]) > max(_ERRORS * value.standard_error, _NOTABLE)
     ]
     moved.sort(key=lambda value: -abs(value.shares[1] - value.shares[0]))
-    return [f"{_named(value)} {_shares(value.shares)}" for value in moved]
-
-
-def _named(value: ValueShares) -> str:
-    """Return a value in quotes, unless it reads as a word."""
-    text = value.value if len(value.value) <= _CHARACTERS else value.value[: _CHARACTERS - 1] + "…"
-    plain = text and text.isprintable() and text == text.strip() and not set(text) & set(",'\"")
-    return text if plain else repr(text)
+    return [f"{in_words(value.value)} {_shares(value.shares)}" for value in moved]
 
 
 def _shares(shares: tuple[float, float]) -> str:

@@ -102,7 +102,7 @@ def test_categories_move_by_shares_of_their_values(found):
     assert told.keys() == set(CITIES)
     for value, both in told.items():
         assert both == pytest.approx([s.get(value, 0) for s in shares], abs=1e-12)
-    assert [value.value for value in change.lost][0] == "New York"
+    assert change.lost[0].value == "New York"
     assert all(v.shares[1] > v.shares[0] for v in change.gained)
     assert all(v.shares[1] < v.shares[0] for v in change.lost)
     p, q = told["LA"]
