@@ -6,6 +6,7 @@ tally.py            the list of all statistics; all of them together
 
 blocks.py           kernel sums by random block of rows
 dropped.py          how many rows were left out for nulls
+unknown.py          in how many rows a column has no value, or one that its vocabulary does not have
 ranges.py           smallest and largest value of each number of a row
 sample.py           a bounded uniform sample of the rows
 sample_order.py     which input a sampled row is of, and where in it

@@ -17,14 +17,16 @@ from nysketch.accumulators.ranges import ColumnRanges
 from nysketch.accumulators.sample import RowSample
 from nysketch.accumulators.second_moments import SecondMoments
 from nysketch.accumulators.spans import Spans
+from nysketch.accumulators.unknown import UnknownValues
 from nysketch.basis.base import Basis
 
 Kind = TypeVar("Kind", bound=Statistic)
 
-# Every kind there is. The first four are in every sketch.
+# Every kind there is. The first five are in every sketch.
 STATISTICS: tuple[type[Statistic], ...] = (
     BlockSums,
     DroppedRows,
+    UnknownValues,
     ColumnRanges,
     RowSample,
     Cells,

@@ -6,6 +6,7 @@ fourier.py           random Fourier features
 stored.py            from what a file holds to a basis
 options.py           what can be asked for when a basis is made
 layout.py            where the numbers of a row are, and the features made of them
+translation.py       features at one basis as those at another
 encoding.py          what the kinds of columns take from pilot rows
 scaling.py           centre and scale of columns; wild values
 landmarks.py         which rows become landmarks

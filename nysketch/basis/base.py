@@ -218,14 +218,15 @@ class Basis:
         """Bring rows from the data's units to features in those of the kernel; strings stay what they are."""
         if self.text:
             return rows
-        return self._scaled(self.expand(rows))
+        return self.scaled_features(self.expand(rows))
 
     def scaled_ends(self, lower: Floats, upper: Floats) -> Floats:
         """Return the smallest and largest scaled features of rows between two ends of each number, 2 × d."""
         ends = self.layout.ends(lower, upper) if self.encoded else np.stack([lower, upper])
-        return self._scaled(ends)
+        return self.scaled_features(ends)
 
-    def _scaled(self, rows: Floats) -> Floats:
+    def scaled_features(self, rows: Floats) -> Floats:
+        """Bring features from the units of the data to those of the kernel."""
         with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
             return np.asarray(np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED))
 

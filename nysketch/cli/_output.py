@@ -95,11 +95,16 @@ def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
         echo(f"{name:<{width}}  {value}")
 
 
-def print_table(header: list[str], rows: list[list[str]]) -> None:
-    """Print a table; all columns but the first are numbers."""
+def print_table(header: list[str], rows: list[list[str]], *, words: tuple[int, ...] = ()) -> None:
+    """Print a table; all columns but the first are numbers, unless they are named as `words`."""
+    rows = [[printable(cell) for cell in row] for row in rows]  # as wide as they will be
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    left = {0, *words}
     for row in [header, *rows]:
-        cells = [f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))]
+        cells = [
+            f"{c:<{w}}" if i in left else f"{c:>{w}}"
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
         echo("  " + "  ".join(cells).rstrip())
 
 

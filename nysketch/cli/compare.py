@@ -17,9 +17,11 @@ from nysketch.cli._sections import INPUT, OUTPUT, TEST, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 from nysketch.files.find import sketch_files
+from nysketch.kinds.words import in_words
 
 if TYPE_CHECKING:
-    from nysketch.twosample.explain import FeatureShift, Region
+    from nysketch.twosample.columns import ColumnChange, FeatureShift
+    from nysketch.twosample.explain import Region
     from nysketch.twosample.mmd import MMDEstimate
     from nysketch.twosample.results import Comparison, Comparisons
 
@@ -196,8 +198,12 @@ def _print_one(found: Comparison) -> None:
     explanation = found.explanation
     if explanation is None:
         return
-    if explanation.shifts:
-        whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
+    whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
+    kinds = any(change.kind not in ("number", "list") for change in explanation.columns)
+    if kinds:
+        click.echo(f"\ncolumns by their share of the squared distance of means ({whose})")
+        _print_columns(explanation.columns)
+    elif explanation.shifts:
         click.echo(f"\nshifts of column means, in standard deviations ({whose})")
         _print_shifts(explanation.shifts)
     for name, regions in zip(
@@ -206,7 +212,13 @@ def _print_one(found: Comparison) -> None:
         if regions:
             click.echo()
             _output.echo(f"{name} has more rows near")
-            _print_regions(regions, [shift.feature for shift in explanation.shifts])
+            _print_regions(
+                regions,
+                [change.column for change in explanation.columns]
+                if kinds
+                else [shift.feature for shift in explanation.shifts],
+                kinds=kinds,
+            )
 
 
 def _fields(found: Comparison) -> list[tuple[str, str]]:
@@ -305,6 +317,24 @@ def _left_out(found: Comparison) -> str:
     return "; ".join(parts)
 
 
+def _print_columns(changes: list[ColumnChange]) -> None:
+    from nysketch.twosample.words import change_in_words
+
+    rows = [
+        [
+            change.column,
+            change.kind,
+            f"{change.share:.0%}",
+            f"{change.distance:.3g} ± {change.by_chance:.1g}",
+            change_in_words(change),
+        ]
+        for change in changes[:_SHOWN_COLUMNS]
+    ]
+    _output.print_table(["name", "kind", "share", "distance", "what moved"], rows, words=(1, 4))
+    if len(changes) > _SHOWN_COLUMNS:
+        _output.echo(f"  and {len(changes) - _SHOWN_COLUMNS:,} more")
+
+
 def _print_shifts(shifts: list[FeatureShift]) -> None:
     rows = [
         [
@@ -329,12 +359,14 @@ def _print_shifts(shifts: list[FeatureShift]) -> None:
             )
 
 
-def _print_regions(regions: list[Region], order: list[str]) -> None:
+def _print_regions(regions: list[Region], order: list[str], *, kinds: bool) -> None:
     """Print landmarks by the columns that moved most."""
     for region in regions:
         columns = [name if name in region.landmark else name.rpartition("[")[0] for name in order]
         names = list(dict.fromkeys(columns)) or list(region.landmark)
-        values = ", ".join(f"{name} {_value(region.landmark[name])}" for name in names[:_SHOWN_VALUES])
+        values = ", ".join(
+            f"{name} {_value(region.landmark[name], kinds=kinds)}" for name in names[:_SHOWN_VALUES]
+        )
         more = (
             f" and {len(region.landmark) - _SHOWN_VALUES} more"
             if len(region.landmark) > _SHOWN_VALUES
@@ -344,9 +376,11 @@ def _print_regions(regions: list[Region], order: list[str]) -> None:
         _output.echo(f"  {values}{more}  (mean kernel {region.values[0]:.3g} and {region.values[1]:.3g}{z})")
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, *, kinds: bool) -> str:
+    if value is None:
+        return "missing"
     if isinstance(value, str):
-        return repr(value if len(value) <= 40 else value[:40] + "…")
+        return in_words(value, 40) if kinds else repr(value if len(value) <= 40 else value[:40] + "…")
     if isinstance(value, list):
         return "[" + ", ".join(f"{x:.4g}" for x in value[:3]) + (", …]" if len(value) > 3 else "]")
     return f"{value:.4g}"
@@ -412,7 +446,10 @@ def _print_list(found: Comparisons) -> None:
 
 
 def _moved_most(comparison: Comparison) -> str:
-    if comparison.explanation is None or not comparison.explanation.shifts:
+    if comparison.explanation is None or not comparison.explanation.columns:
         return ""
+    change = comparison.explanation.columns[0]
+    if change.kind not in ("number", "list"):
+        return f"{change.column} {change.distance:.2g}"
     first = comparison.explanation.shifts[0]
     return first.feature + (" was constant" if first.shift is None else f" {first.shift:+.2g}")

@@ -13,6 +13,7 @@ from nysketch.cli._options import common
 from nysketch.cli._sections import INPUT, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import in_shell
+from nysketch.kinds.words import in_words
 
 if TYPE_CHECKING:
     from nysketch.basis.base import Basis
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # What is shown of a model; --json has all of it.
 _MOST_CLUSTERS, _MOST_FEATURES = 20, 8
+# Characters of a value of a category.
+_VALUE_CHARACTERS = 24
 
 
 @sectioned(example="nysketch info today.nysk --against january.nysk")
@@ -91,6 +94,7 @@ def _print(facts: dict[str, Any]) -> None:
         fields += [
             ("rows", f"{facts['rows']:,}{dropped}{weight}"),
             *_dropped_for(facts["dropped_by_column"]),
+            *_unknown(facts["unknown_by_column"]),
             *_excluded(facts["robust"]),
             (
                 "blocks",
@@ -125,6 +129,17 @@ def _dropped_for(found: dict[str, dict[str, int]]) -> list[tuple[str, str]]:
     told = [f"{name} in {n['rows']:,} rows ({n['alone']:,} alone)" for name, n in list(found.items())[:3]]
     more = f" and {counted(len(found) - 3, 'more column')}" if len(found) > 3 else ""
     return [("dropped for", ", ".join(told) + more)] if told else []
+
+
+def _unknown(found: dict[str, dict[str, int]]) -> list[tuple[str, str]]:
+    """Name the columns that have most missing and most unseen values."""
+    fields = []
+    for what in ("missing", "unseen"):
+        counts = sorted(((n[what], name) for name, n in found.items() if n[what]), key=lambda one: -one[0])
+        told = [f"{name} in {count:,} rows" for count, name in counts[:3]]
+        more = f" and {counted(len(counts) - 3, 'more column')}" if len(counts) > 3 else ""
+        fields += [(f"{what} values", ", ".join(told) + more)] if told else []
+    return fields
 
 
 def _scaling(facts: dict[str, Any]) -> str:
@@ -227,7 +242,9 @@ def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     text = columns[0]["type"] == "text"
     kinds = any(one["share"] is not None for one in columns)
     click.echo(f"\ncolumns{remark}")
-    if "min" in columns[0]:
+    if any("vocabulary" in c or "parts" in c or "transform" in c for c in columns):
+        _print_kinds(shown)
+    elif "min" in columns[0]:
         _output.print_table(
             ["name", "width", "shortest" if text else "min", "longest" if text else "max"],
             [[c["name"], str(c["width"]), _number(c["min"]), _number(c["max"])] for c in shown],
@@ -235,12 +252,12 @@ def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     elif not kinds:
         _output.print_table(["name", "width"], [[c["name"], str(c["width"])] for c in shown])
     if kinds:
-        _print_kinds(shown)
+        _print_shares(shown)
     if len(columns) > len(shown):
         _output.echo(f"  and {len(columns) - len(shown):,} more")
 
 
-def _print_kinds(columns: list[dict[str, Any]]) -> None:
+def _print_shares(columns: list[dict[str, Any]]) -> None:
     """Print the kinds of columns, and how much each counts."""
     from nysketch.sketches.columns_table import ColumnFacts, lines_of
 
@@ -249,7 +266,35 @@ def _print_kinds(columns: list[dict[str, Any]]) -> None:
         _output.echo(f"  {line}")
 
 
-def _number(value: float | None) -> str:
+def _print_kinds(columns: list[dict[str, Any]]) -> None:
+    """Print columns of which some have kinds, with what people know these by."""
+    _output.print_table(
+        ["name", "kind", "min", "max", "values"],
+        [[c["name"], _kind(c), _number(c.get("min")), _number(c.get("max")), _values(c)] for c in columns],
+        words=(1, 4),
+    )
+
+
+def _kind(column: dict[str, Any]) -> str:
+    if column["width"] > 1:
+        return f"list of {column['width']}"
+    if "parts" in column:
+        return f"time: {', '.join(column['parts'])}"
+    return str(column.get("transform", "linear")).replace("linear", column["type"])
+
+
+def _values(column: dict[str, Any]) -> str:
+    """Name the most frequent values of a vocabulary."""
+    if "vocabulary" not in column:
+        return ""
+    named = [in_words(value, _VALUE_CHARACTERS) for value in column["most_frequent"]]
+    more = column["vocabulary"] - len(named)
+    return ", ".join(named) + (f" and {more:,} more" if more else "")
+
+
+def _number(value: float | str | None) -> str:
+    if isinstance(value, str):
+        return value
     return "" if value is None else f"{value:.6g}"
 
 

@@ -343,6 +343,7 @@ def _print_outcome(
     quiet: bool,
 ) -> None:
     from nysketch.accumulators.dropped import DroppedRows
+    from nysketch.accumulators.unknown import UnknownValues
     from nysketch.sketches.columns_table import columns_table
     from nysketch.sketches.losses import notes_on_losses
 
@@ -367,6 +368,7 @@ def _print_outcome(
                 "rows": sketch.rows,
                 "seconds": round(seconds, 3),
                 "skipped_inputs": list(outcome.unreadable),
+                "unknown_by_column": sketch.tally[UnknownValues].summary(sketch.basis)["unknown_by_column"],
                 "up_to_date": outcome.skipped,
             }
         )

@@ -14,6 +14,7 @@ from typing import Any
 from nysketch import __version__
 from nysketch._types import Arrays
 from nysketch.accumulators.tally import Tally
+from nysketch.accumulators.unknown import UnknownValues
 from nysketch.basis.base import Basis
 from nysketch.basis.stored import basis_from_parts
 from nysketch.errors import (
@@ -44,14 +45,17 @@ def _head(kind: str, version: int) -> dict[str, Any]:
     return {"format_version": version, "kind": kind, "software": f"nysketch {__version__}"}
 
 
-def _version(basis: Basis, *, parts: bool = False) -> int:
+def _version(basis: Basis, *, parts: bool = False, unknown: bool = False) -> int:
     """Return the oldest version of the format that has what there is."""
-    return FORMAT_VERSION if basis.encoded else WITH_PARTS if parts else WITHOUT_PARTS
+    return FORMAT_VERSION if basis.encoded or unknown else WITH_PARTS if parts else WITHOUT_PARTS
 
 
 def sketch_parts(sketch: Sketch, kind: str = "sketch") -> tuple[dict[str, Any], Arrays]:
     """Return a sketch as metadata and arrays."""
-    metadata = _head(kind, _version(sketch.basis, parts=bool(sketch.provenance.parts))) | {
+    counts = sketch.tally.get(UnknownValues)
+    unknown = counts is not None and counts.some
+    version = _version(sketch.basis, parts=bool(sketch.provenance.parts), unknown=unknown)
+    metadata = _head(kind, version) | {
         "basis": sketch.basis.describe(),
         "provenance": sketch.provenance.describe(),
         "settings": sketch.settings,

@@ -103,6 +103,9 @@ def _check_origin(basis: Basis) -> None:
     dropped = origin.get("pilot_dropped", {"dropped": 0, "rows": 0})
     if set(dropped) != {"dropped", "rows"} or not all(map(is_count, dropped.values())):
         raise ValueError("its origin is impossible")
+    for counts in origin.get("pilot_unknown", {}).values():
+        if set(counts) != {"missing", "unseen"} or not all(map(is_count, counts.values())):
+            raise ValueError("its origin is impossible")
     for one in origin.get("wild", []):
         Wild.require(one)
     of_columns = origin.get("pilot_columns", {})

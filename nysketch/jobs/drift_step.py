@@ -24,9 +24,11 @@ from nysketch.jobs.records import ALARMS, DRIFT
 from nysketch.jobs.store import Store
 from nysketch.jobs.store_io import digest_of, file_digest, read_json, read_json_or_none, write_json
 from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.columns import ColumnChange
 from nysketch.twosample.compare import compare
 from nysketch.twosample.multiple_testing import adjust_p_values
 from nysketch.twosample.results import Comparison
+from nysketch.twosample.words import change_in_words
 
 # Columns of a comparison to keep, by how far their means moved.
 _MOST_COLUMNS = 20
@@ -315,8 +317,21 @@ def _verdict(found: Comparison, *, large: bool, undecided: bool) -> str | None:
 
 def _columns(found: Comparison) -> list[dict[str, Any]]:
     """Return how far columns moved; one that was constant and is no more has no shift, and comes first."""
-    shifts = [] if found.explanation is None else found.explanation.shifts
+    explanation = found.explanation
+    if explanation is None:
+        return []
+    if any(change.kind not in ("number", "list") for change in explanation.columns):
+        return [_change(change) for change in explanation.columns[:_MOST_COLUMNS]]
+    shifts = explanation.shifts
     return [
         {"error": shift.standard_error, "name": shift.feature, "shift": shift.shift}
         for shift in shifts[:_MOST_COLUMNS]
     ]
+
+
+def _change(change: ColumnChange) -> dict[str, Any]:
+    """Return how far a column moved whose numbers do not tell all: by the distance of its means."""
+    told = {"name": change.column, "words": change_in_words(change)}
+    if change.shift is None or change.parts:
+        return told | {"error": change.by_chance, "shift": change.distance}
+    return told | {"error": change.shift.standard_error, "shift": change.shift.shift}

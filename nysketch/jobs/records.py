@@ -228,7 +228,12 @@ RETIRED = record(
 DIGEST = record({"digest": Field(or_none(text), None)})
 
 _COLUMN = record(
-    {"name": Field(text), "shift": Field(or_none(number), None), "error": Field(or_none(number), None)}
+    {
+        "name": Field(text),
+        "shift": Field(or_none(number), None),
+        "error": Field(or_none(number), None),
+        "words": Field(or_none(text), None),
+    }
 )
 _COMPARISON = record(
     {

@@ -11,6 +11,8 @@ number.py    numbers: as they are, by logarithm, by rank; with missing values
 category.py  a vocabulary of values
 time.py      hour, weekday and day of the year on circles; elapsed time
 requests.py  what users ask for: price=log
+differences.py  how two kinds of a column differ, in words
+words.py     values of categories in a line of words
 """
 
 from nysketch.kinds.base import Kind

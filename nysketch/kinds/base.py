@@ -34,6 +34,10 @@ class Kind:
         """Return the smallest and largest features of values between two ends, or of missing ones."""
         raise NotImplementedError
 
+    def value(self, number: float) -> Any:
+        """Return what a number of a row represents, ready for JSON; None for a missing value."""
+        return None if np.isnan(number) else float(number)
+
     @property
     def indicators(self) -> NDArray[np.bool_]:
         """Which features are 0 or 1."""

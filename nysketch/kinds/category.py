@@ -56,6 +56,11 @@ class Category(Kind):
         """Return what a code represents."""
         return (*self.values, OTHER, MISSING)[code]
 
+    def value(self, number: float) -> str | None:
+        """Return the text of a code, `(other)` for values that are not in the vocabulary."""
+        code = int(self.codes(np.array([number]))[0])
+        return None if code == self.missing else self.label(code)
+
     def labels(self, column: str) -> list[str]:
         """Return column=value for each code."""
         return [f"{column}={self.label(code)}" for code in range(self.features)]

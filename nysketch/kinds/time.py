@@ -55,6 +55,10 @@ class Time(Kind):
         """Two for each part on a circle, one for elapsed time, one for missing times."""
         return self._places + self.missing
 
+    def value(self, number: float) -> str | None:
+        """Return a time on the clock of its zone, such as 2024-01-31T09:00:00; None out of the calendar."""
+        return iso_time(number) if _FIRST <= number <= _LAST else None
+
     def labels(self, column: str) -> list[str]:
         """Return names such as cos(hour of ts)."""
         names = []
@@ -115,6 +119,12 @@ class Time(Kind):
 
 def _on_circle(part: str, column: str) -> list[str]:
     return [f"cos({part} of {column})", f"sin({part} of {column})"]
+
+
+def iso_time(seconds: float) -> str:
+    """Return seconds since 1970 as date and time, to the microsecond."""
+    text = str(np.datetime64(round(seconds * 1e6), "us"))
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def turns_of(part: str, seconds: Floats) -> Floats:

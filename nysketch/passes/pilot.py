@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nysketch._support.notices import log, notice
 from nysketch._support.seeds import require_seed
 from nysketch.accumulators.dropped import DroppedRows
+from nysketch.accumulators.unknown import unknown_in
 from nysketch.basis.base import Basis
 from nysketch.basis.encoding import fit_kinds
 from nysketch.basis.fit import fit_rows
@@ -141,6 +142,9 @@ def fit_pilot(
     origin = origin | {"constants": constants} if constants else origin
     if pilot.dropped.count:
         origin |= {"pilot_dropped": {"dropped": pilot.dropped.count, "rows": len(pilot)}}
+    if basis.encoded:
+        unknown = unknown_in(rows, basis).by_column(basis)
+        origin |= {"pilot_unknown": unknown} if unknown else {}
     return replace(basis, origin=origin), rows
 
 

@@ -24,7 +24,17 @@ def landmarks_of(thing: Sketch | Basis) -> NystromBasis | None:
 
 def fits(model: Model, basis: NystromBasis) -> bool:
     """Tell whether a model is of the features that landmarks have."""
+    if basis.encoded:
+        return model.columns == basis.columns
     return model.features == feature_names(basis.columns)
+
+
+def _labels(model: Model, basis: NystromBasis) -> Sequence[int]:
+    landmarks = np.asarray(basis.landmarks, np.float64)
+    # Codes and seconds are numbers that a model has inside, and no values of a table.
+    found = model._labels(landmarks) if basis.encoded else model.labels(landmarks)
+    labels: list[int] = found.tolist()
+    return labels
 
 
 def dots_of(
@@ -42,10 +52,10 @@ def dots_of(
     basis = landmarks_of(thing)
     assert basis is not None
     landmarks = np.asarray(basis.landmarks, np.float64)
-    places = projection(landmarks)
+    places = projection(basis.expand(landmarks))
     sketch = thing if isinstance(thing, Sketch) and thing.rows else None
     rows = None if sketch is None or sketch.cells is None else sketch.cells.rows
-    labels = None if model is None else model.labels(landmarks)
+    labels = None if model is None else _labels(model, basis)
     density = None
     if labels is None and sketch is not None and sketch.total_weight > 0:
         values = sketch.mean_kernel()

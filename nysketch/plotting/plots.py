@@ -127,7 +127,7 @@ def draw_sketch(
         raise IncompatibleError(
             f"the model has columns {theirs}, the sketch {ours}; learn a model from this sketch"
         )
-    projection = of_landmarks(basis) if columns is None else of_columns(columns, feature_names(basis.columns))
+    projection = of_landmarks(basis) if columns is None else of_columns(columns, basis.columns)
     word = "cluster" if model is None else word_for(model)
     numbers = [] if model is None else by_share(model)
     dots = dots_of(thing, projection, model, numbers, word=word)
@@ -152,7 +152,7 @@ def draw_sketch(
 
 def draw_model(model: AnyModel, name: str, *, columns: Sequence[str] | None = None) -> Drawing:
     """Draw the centres of a model, as large as their shares; those of mixtures with ellipses."""
-    projection = of_model(model) if columns is None else of_columns(columns, model.features)
+    projection = of_model(model) if columns is None else of_columns(columns, model.columns)
     word = word_for(model)
     centres = centres_of(model, projection, by_share(model), word=word, sized=14.0)
     ellipses = ", ellipses at one and two standard deviations" if isinstance(model, MixtureModel) else ""

@@ -9,8 +9,9 @@ import numpy as np
 
 from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis
-from nysketch.columns import feature_names
+from nysketch.columns import Column, feature_names
 from nysketch.errors import UsageError
+from nysketch.kinds import Number
 from nysketch.models.base import Model
 from nysketch.models.kmeans import KMeansModel
 from nysketch.models.mixture import MixtureModel
@@ -19,6 +20,7 @@ from nysketch.models.mixture import MixtureModel
 _QUANTILES = (0.02, 0.98)
 # Columns that an axis is named after: those with the largest parts in it.
 _NAMED = 3
+_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ def principal(rows: Floats, center: Floats, scale: Floats, features: Sequence[st
 def _axis_name(which: str, axis: Floats, part: float, features: Sequence[str]) -> str:
     order = np.argsort(-np.abs(axis), kind="stable")[:_NAMED]
     named = [
-        f"{'−' if axis[i] < 0 else ''}{features[i]}"
+        f"{'−' if axis[i] < 0 else ''}{_shortened(features[i])}"
         for i in order
         if abs(axis[i]) > 0.25 * np.abs(axis).max()
     ]
@@ -100,10 +102,16 @@ def _axis_name(which: str, axis: Floats, part: float, features: Sequence[str]) -
     return f"{which} direction ({100 * part:.0f} % of the variance){words}"
 
 
+def _shortened(feature: str) -> str:
+    """Return the name of a feature; that of a category holds a value, which may be of any length."""
+    return feature if len(feature) <= _LONGEST_NAME else feature[: _LONGEST_NAME - 1] + "…"
+
+
 def of_landmarks(basis: NystromBasis) -> Projection:
     """Return the projection in which scaled landmarks vary most."""
     names = feature_names(basis.columns)
-    return principal(np.asarray(basis.landmarks, np.float64), basis.center, basis.scale, names)
+    features = basis.expand(np.asarray(basis.landmarks, np.float64))
+    return principal(features, basis.center, basis.scale, names)
 
 
 def of_model(model: Model) -> Projection:
@@ -111,15 +119,35 @@ def of_model(model: Model) -> Projection:
     return principal(middles(model), model.center, model.scale, model.features)
 
 
-def of_columns(columns: Sequence[str], features: Sequence[str]) -> Projection:
-    """Return the projection on two features, in the units of the data."""
-    if len(columns) != 2:
-        raise UsageError(f"`columns` must name two columns, not {len(columns)}")
+def of_columns(names: Sequence[str], columns: Sequence[Column]) -> Projection:
+    """Return the projection on two features, in the units of the data.
+
+    They go by their own names; where a column has one number, such as its logarithm, also by that of the
+    column.
+    """
+    if len(names) != 2:
+        raise UsageError(f"`columns` must name two columns, not {len(names)}")
+    features = feature_names(columns)
+    first = np.cumsum([0, *(column.features for column in columns)]).tolist()
+    numbers = {c.name: at for c, at in zip(columns, first, strict=False) if isinstance(c.kind, Number)}
     axes = np.zeros((2, len(features)))
-    for i, name in enumerate(columns):
-        if name not in features:
-            known = ", ".join(features[:20]) + (", …" if len(features) > 20 else "")
-            raise UsageError(f"`columns`: there is no column {name!r}; there are {known}")
-        axes[i, features.index(name)] = 1.0
+    labels = []
+    for i, name in enumerate(names):
+        at = features.index(name) if name in features else numbers.get(name)
+        if at is None:
+            raise UsageError(f"`columns`: {_unknown(name, columns, features)}")
+        axes[i, at] = 1.0
+        labels.append(_shortened(features[at]))
     zeros = np.zeros(len(features))
-    return Projection(zeros, zeros + 1.0, axes, (columns[0], columns[1]), of_columns=True)
+    return Projection(zeros, zeros + 1.0, axes, (labels[0], labels[1]), of_columns=True)
+
+
+def _unknown(name: str, columns: Sequence[Column], features: Sequence[str]) -> str:
+    """Say what there is instead of a column."""
+    for column in columns:
+        if column.name == name and column.kind is not None:
+            own = [_shortened(feature) for feature in column.kind.labels(name)]
+            known = ", ".join(own[:5]) + (", …" if len(own) > 5 else "")
+            return f"column {name!r} is a {column.kind.name}, which has no place on an axis; name {known}"
+    known = ", ".join(map(_shortened, features[:20])) + (", …" if len(features) > 20 else "")
+    return f"there is no column {name!r}; there are {known}"

@@ -32,11 +32,15 @@ LATEST = 120
 
 @dataclass(frozen=True)
 class Moved:
-    """How far the mean of a column moved, in standard deviations; None if it was constant before."""
+    """How far the mean of a column moved, in standard deviations; None if it was constant before.
+
+    Where a number does not say it all, as of categories, `words` do.
+    """
 
     name: str
     shift: float | None
     error: float | None
+    words: str | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +177,10 @@ def _compared(one: dict[str, Any], usual: Mapping[str, float]) -> Compared:
         p_value=one["p_value"],
         alarm=is_alarm(one),
         verdict=verdict_beside(one, usual),
-        columns=[Moved(column["name"], column["shift"], column["error"]) for column in one["columns"]],
+        columns=[
+            Moved(column["name"], column["shift"], column["error"], column["words"])
+            for column in one["columns"]
+        ],
         notes=one["notes"],
         detectable=one["detectable"],
         undecided=is_undecided(one, usual),

@@ -16,6 +16,8 @@ from nysketch.basis.quality import (
     residuals_of,
     weighted_mean,
 )
+from nysketch.basis.translation import translated
+from nysketch.columns import Column
 from nysketch.errors import IncompatibleError, InputError
 from nysketch.sketches.sketch import Sketch
 
@@ -81,7 +83,7 @@ class Coverage:
 def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
     """Compare residuals at the landmarks of `old`: of the rows of `new`, and of its own."""
     basis = require_landmarks(old if isinstance(old, Basis) else old.basis, "coverage")
-    if new.basis.columns != basis.columns:
+    if [_shape(column) for column in new.basis.columns] != [_shape(column) for column in basis.columns]:
         raise IncompatibleError(
             "the sketches have different columns: "
             f"{', '.join(map(str, new.basis.columns))} and {', '.join(map(str, basis.columns))}"
@@ -95,7 +97,12 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
         )
     then = _residuals_then(old)
     rows = now.scaled(new.basis.middle)
-    X = basis.transform(rows if basis.text else rows * new.basis.scale + new.basis.center)
+    X = rows
+    if not basis.text:
+        features = rows * new.basis.scale + new.basis.center
+        if basis.encoded or new.basis.encoded:
+            features = translated(features, new.basis, basis)
+        X = basis.scaled_features(features)
     residuals = residuals_of(basis.kernel.diagonal(X), features_of(basis, X))
     weights = relative_weights(now.weights, len(X))
     mean, mean_se = weighted_mean(residuals, weights, share_left=1 - len(X) / max(new.rows, len(X)))
@@ -114,6 +121,10 @@ def coverage(new: Sketch, old: Sketch | Basis) -> Coverage:
         beyond_share=beyond,
         covered=not grown and beyond <= UNCOVERED_SHARE + 2 * share_se,
     )
+
+
+def _shape(column: Column) -> tuple[str, int, bool]:
+    return column.name, column.width, column.text
 
 
 def _residuals_then(old: Sketch | Basis) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import Quality, from_origin
 from nysketch.basis.rules import landmarks_by_rule
+from nysketch.kinds import Category, Kind, Number, Time
 from nysketch.provenance import Provenance, Whole
 from nysketch.sketches.columns_table import columns_table
 from nysketch.sketches.coverage import notes_on_drift
@@ -19,6 +20,8 @@ from nysketch.sketches.sketch import Sketch
 
 # The rank takes an eigendecomposition of the kernel matrix: 0.2 s at 1000 landmarks, minutes at 10,000.
 RANK_UP_TO = 4000
+# Values of a vocabulary that are named.
+_VALUES = 5
 
 
 def describe(thing: Sketch | Basis, *, quality: bool = True, measure: bool = False) -> dict[str, Any]:
@@ -54,10 +57,10 @@ def _describe_sketch(thing: Sketch) -> dict[str, Any]:
     }
     lower, upper = thing.column_ranges
     start = 0
-    for column in facts["columns"]:
+    for column, kind in zip(facts["columns"], [c.kind for c in thing.basis.columns], strict=True):
         stop = start + column["width"]
-        column["min"] = _finite(lower[start:stop].min())
-        column["max"] = _finite(upper[start:stop].max())
+        column["min"] = _end(kind, lower[start:stop].min())
+        column["max"] = _end(kind, upper[start:stop].max())
         start = stop
     return facts
 
@@ -137,6 +140,7 @@ def _describe_basis(basis: Basis) -> dict[str, Any]:
                 "type": "text" if column.text else "number",
                 "width": column.width,
             }
+            | _describe_kind(column.kind)
             for column, facts in zip(basis.columns, columns_table(basis), strict=False)
         ],
         "feature_map": basis.feature_map,
@@ -147,6 +151,28 @@ def _describe_basis(basis: Basis) -> dict[str, Any]:
         "origin": basis.origin,
         "scaling": basis.scaling,
     }
+
+
+def _describe_kind(kind: Kind | None) -> dict[str, Any]:
+    """Return what people know a kind by; the most frequent values of a vocabulary are its first."""
+    match kind:
+        case None:
+            return {}
+        case Category():
+            first = list(kind.values[:_VALUES])
+            return {"most_frequent": first, "type": kind.name, "vocabulary": len(kind.values)}
+        case Time():
+            return {"parts": list(kind.parts), "type": kind.name}
+        case Number():
+            return {"transform": kind.transform, "type": kind.name}
+    return {"type": kind.name}
+
+
+def _end(kind: Kind | None, value: float) -> Any:
+    """Return an end of a range; codes of categories have none."""
+    if kind is None or not np.isfinite(value):
+        return _finite(value)
+    return None if isinstance(kind, Category) else kind.value(value)
 
 
 def _finite(value: float) -> float | None:

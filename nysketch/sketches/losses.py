@@ -1,14 +1,16 @@
-"""Rows that were dropped: which columns cost them, and what would be left without these.
+"""Rows that were dropped: which columns cost them, and what would be left without these. And unknown values.
 
-Counts by column are kept by accumulators/dropped.py.
+Counts by column are kept by accumulators/dropped.py and accumulators/unknown.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nysketch._support.html_repr import counted
 from nysketch._support.notices import log, notice
 from nysketch.accumulators.dropped import ROW_WEIGHTS, DroppedRows
+from nysketch.accumulators.unknown import UnknownValues
 from nysketch.basis.base import Basis
 from nysketch.errors import option
 from nysketch.sketches.sketch import Sketch
@@ -39,13 +41,55 @@ def say_losses(sketch: Sketch) -> None:
         log.warning("%s", loss_in_words(found, sketch.rows, sketch.basis))
     elif found.count:
         notice("%s", dropped_in_words(found.count, sketch.rows))
+    for note in notes_on_unknown(sketch):
+        log.warning("%s", note)
 
 
 def notes_on_losses(sketch: Sketch) -> list[str]:
-    """Say which columns cost most of the rows that were dropped; nothing if they are few."""
+    """Say which columns cost most of the rows that were dropped, if they are many; and what is unknown."""
+    unknown = notes_on_unknown(sketch)
     if not many_dropped(sketch):
+        return unknown
+    return [loss_in_words(sketch.tally[DroppedRows], sketch.rows, sketch.basis), *unknown]
+
+
+def notes_on_unknown(sketch: Sketch) -> list[str]:
+    """Say which columns have missing or unseen values that the pilot did not have, or many unseen ones."""
+    counts = sketch.tally.get(UnknownValues)
+    if counts is None or not counts.some:
         return []
-    return [loss_in_words(sketch.tally[DroppedRows], sketch.rows, sketch.basis)]
+    then, rows = sketch.basis.origin.get("pilot_unknown", {}), sketch.rows
+    new: dict[str, list[str]] = {"missing": [], "unseen": []}
+    many = []
+    for name, found in counts.by_column(sketch.basis).items():
+        for what, count in found.items():
+            told = f"{name!r} in {counted(count, 'row')} ({100 * count / max(rows, 1):.2g} %)"
+            if what == "unseen" and count > _MANY * rows:
+                many.append(told)
+            elif count and not then.get(name, {}).get(what):
+                new[what].append(told)
+    notes = []
+    if many:
+        notes.append(
+            f"many values are in no vocabulary, of {_first(many)}: such values count as one and the same. "
+            "Make a new basis from these rows"
+        )
+    if new["unseen"]:
+        notes.append(
+            f"values that the rows of the basis did not have, of {_first(new['unseen'])}, count as one and "
+            "the same other value"
+        )
+    if new["missing"]:
+        notes.append(
+            f"missing values, of {_first(new['missing'])}, of which the rows of the basis had none. Missing "
+            "numbers and times count as average ones: make a new basis if it matters that they are missing"
+        )
+    return notes
+
+
+def _first(told: list[str]) -> str:
+    more = f" and {counted(len(told) - _NAMED, 'more column')}" if len(told) > _NAMED else ""
+    return ", ".join(told[:_NAMED]) + more
 
 
 def dropped_in_words(dropped: int, rows: int) -> str:

@@ -14,6 +14,8 @@ order.py              whether rows depend on their neighbours, despite outliers
 trimming.py           blocks without the outlying ones
 outliers.py           a comparison that leaves out corrupted blocks
 moments.py            means and deviations of columns, without a few wild values
+columns.py            what moved in each column, in its own terms
+words.py              the same in words
 explain.py            which columns shifted, and in which regions
 multiple_testing.py   p-values of many comparisons
 """

@@ -16,6 +16,7 @@ from nysketch._types import Floats
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import Quality
+from nysketch.columns import owners
 from nysketch.errors import IncompatibleError
 from nysketch.kernels import (
     Gaussian,
@@ -27,6 +28,7 @@ from nysketch.kernels import (
     Matern52,
     Product,
 )
+from nysketch.kinds.differences import difference
 from nysketch.sketches.sketch import Sketch
 from nysketch.twosample.mmd import Blocks, Dependence, dependence
 
@@ -102,6 +104,7 @@ def require_same_kernel(first: Basis, second: Basis) -> tuple[NystromBasis, Nyst
     if not (isinstance(first, NystromBasis) and isinstance(second, NystromBasis)):
         first.require_same(second)  # names what differs
         raise AssertionError
+    _require_same_kinds(first, second)
     if first.columns != second.columns or first.kernel != second.kernel:
         first.require_same(second)
     same = np.array_equal(first.scale, second.scale)
@@ -112,13 +115,23 @@ def require_same_kernel(first: Basis, second: Basis) -> tuple[NystromBasis, Nyst
         what = "centres" if same else "scales"
         values = [b.center if same else b.scale for b in (first, second)]
         at = int(np.flatnonzero(values[0] != values[1])[0])
-        names = [c.name for c in first.columns for _ in range(c.width)]
+        names = owners(first.columns)
         raise IncompatibleError(
             f"the sketches scale their columns differently, so they have different kernels: the {what} of "
             f"{names[at]!r} are {values[0][at]:.6g} and {values[1][at]:.6g}. Make both with the same "
             '`basis`, or with `scale="none"` and the same `bandwidth`'
         )
     return first, second
+
+
+def _require_same_kinds(first: Basis, second: Basis) -> None:
+    """Raise IncompatibleError, naming the first column that is encoded otherwise: no kernel spans both."""
+    for mine, theirs in zip(first.columns, second.columns, strict=False):
+        if mine.name == theirs.name and mine.kind != theirs.kind:
+            raise IncompatibleError(
+                f"the sketches encode column {mine.name!r} differently: "
+                f"{difference(mine.kind, theirs.kind)}. Make both with the same `basis`"
+            )
 
 
 _RADIAL = (Gaussian, GaussianSum, LaplacianL1, LaplacianL2, Matern32, Matern52)

@@ -1,4 +1,4 @@
-"""What moved between two sketches: columns whose mean shifted, and regions that gained or lost rows.
+"""What moved between two sketches: columns, in their own terms, and regions that gained or lost rows.
 
 A region is that around a landmark. The witness function, the difference of the two mean embeddings, is
 positive where the first sample has more of its rows and negative where the second has.
@@ -6,18 +6,24 @@ positive where the first sample has more of its rows and negative where the seco
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from nysketch._types import Floats
+from nysketch.accumulators.unknown import UnknownValues
 from nysketch.basis.nystrom import NystromBasis
-from nysketch.columns import feature_names
 from nysketch.kernels.base import inverse_or_zero
 from nysketch.sketches.sketch import Sketch
+from nysketch.twosample.columns import (
+    CONSTANT,
+    ColumnChange,
+    FeatureShift,
+    column_changes,
+    feature_shifts,
+)
 from nysketch.twosample.embeddings import random_blocks, span_blocks, values_at
 from nysketch.twosample.mmd import Blocks, uncorrelated
 from nysketch.twosample.moments import (
@@ -27,28 +33,8 @@ from nysketch.twosample.moments import (
     moments_of_sample,
 )
 
-# A column that varies by less than this, relative to its scale and its mean, is constant but for rounding.
-_CONSTANT = 1e-6
-
 # Landmarks that are more similar than this, by the kernel, tell the same story.
 _ALIKE = 0.5
-
-
-@dataclass(frozen=True)
-class FeatureShift:
-    """How a feature moved: `shift` is the second mean less the first, in standard deviations of the first.
-
-    `spread` is the second standard deviation relative to the first. Both are None where it was constant.
-    `set_aside` counts the rows of either with values far beyond all others, which are not in these numbers.
-    """
-
-    feature: str
-    means: tuple[float, float]
-    deviations: tuple[float, float]
-    shift: float | None
-    standard_error: float | None
-    spread: float | None
-    set_aside: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -63,12 +49,16 @@ class Region:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Features by how much their means shifted, and the landmarks where each sample has more rows."""
+    """Features by how much their means shifted, and the landmarks where each sample has more rows.
+
+    `shifts` are those of numbers; `columns` says of every column what moved, in its own terms.
+    """
 
     shifts: list[FeatureShift]
     shifts_from: str | None  # "cells": of all rows; "sample": of the sampled ones
     more_in_first: list[Region]
     more_in_second: list[Region]
+    columns: list[ColumnChange] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -88,30 +78,33 @@ def explain(
     Standard errors are from spans if rows are `consecutive`, and where there are none for a column as many
     times larger as the variance `ratios` say.
     """
-    shifts, source = _shifts(first, second, ratios)
+    shifts, columns, source = _shifts(first, second, ratios)
     more, less = _witness(first, second, consecutive, regions)
-    return Explanation(shifts, source, more, less)
+    return Explanation(shifts, source, more, less, columns)
 
 
 # ---- columns: means and deviations ----------------------------------------------------------------
 
 
-def _shifts(first: Sketch, second: Sketch, ratios: Sequence[float]) -> tuple[list[FeatureShift], str | None]:
+def _shifts(
+    first: Sketch, second: Sketch, ratios: Sequence[float]
+) -> tuple[list[FeatureShift], list[ColumnChange], str | None]:
     if first.basis.text:
-        return [], None
+        return [], [], None
     for source, moments_of in (("cells", moments_of_cells), ("sample", moments_of_sample)):
         one, two = _comparable(moments_of(first), moments_of(second))
         if one is not None and two is not None:
-            one, two = one.fewer(ratios[0]), two.fewer(ratios[1])
-            tolerances = _CONSTANT * first.basis.scale
-            found = [
-                _shift(name, one, two, i, float(tolerances[i]))
-                for i, name in enumerate(feature_names(first.basis.columns))
-            ]
-            # Those that were constant and are no more come first.
-            found.sort(key=lambda s: -math.inf if s.shift is None else -abs(s.shift))
-            return found, source
-    return [], None
+            both = one.fewer(ratios[0]), two.fewer(ratios[1])
+            found = feature_shifts(first.basis, both)
+            missing = _missing_shares(first), _missing_shares(second)
+            return found, column_changes(first.basis, both, missing), source
+    return [], [], None
+
+
+def _missing_shares(sketch: Sketch) -> Floats | None:
+    """Return the share of rows without a value, by column; None where rows have weights, or it is unknown."""
+    counts = sketch.tally.get(UnknownValues)
+    return None if counts is None or sketch.weighted else counts.missing / max(sketch.rows, 1)
 
 
 def _comparable(
@@ -122,19 +115,6 @@ def _comparable(
         return None, None
     wild = first.wild_features() | second.wild_features()
     return first.without_wild(wild), second.without_wild(wild)
-
-
-def _shift(name: str, one: ColumnMoments, two: ColumnMoments, i: int, tolerance: float) -> FeatureShift:
-    means = float(one.means[i]), float(two.means[i])
-    deviations = math.sqrt(one.variances[i]), math.sqrt(two.variances[i])
-    aside = int(one.set_aside[i]), int(two.set_aside[i])
-    unit, tolerance = deviations[0], tolerance + _CONSTANT * abs(means[0])
-    if not unit > tolerance:
-        moved = abs(means[0] - means[1]) > tolerance or deviations[1] > tolerance
-        return FeatureShift(name, means, deviations, None if moved else 0.0, None, None, aside)
-    error = math.sqrt(one.variances[i] / one.rows + two.variances[i] / two.rows)
-    shift = (means[1] - means[0]) / unit
-    return FeatureShift(name, means, deviations, shift, error / unit, deviations[1] / unit, aside)
 
 
 # ---- regions: the witness function at landmarks ---------------------------------------------------
@@ -165,9 +145,9 @@ def _regions(
     if first.basis == second.basis and min(map(len, blocks)) > 1:
         squares = [(side.deviations() ** 2).sum(axis=0) for side in blocks]
         # Where rows are the same, what is left is rounding.
-        errors = np.sqrt(squares[0] + squares[1]) + _CONSTANT * np.abs(one)
+        errors = np.sqrt(squares[0] + squares[1]) + CONSTANT * np.abs(one)
     z = None if errors is None else difference * inverse_or_zero(errors)
-    told = np.where(np.abs(difference) > _CONSTANT * np.abs(one), difference, 0.0)
+    told = np.where(np.abs(difference) > CONSTANT * np.abs(one), difference, 0.0)
     chosen = [*_unlike(basis, told, most), *_unlike(basis, -told, most)]
     return [
         Region(
@@ -206,6 +186,9 @@ def _landmark(basis: NystromBasis, j: int) -> dict[str, Any]:
     row, start = {}, 0
     for column in basis.columns:
         part = basis.landmarks[j, start : start + column.width].tolist()
-        row[column.name] = part[0] if column.width == 1 else part
+        if column.kind is not None:
+            row[column.name] = column.kind.value(part[0])
+        else:
+            row[column.name] = part[0] if column.width == 1 else part
         start += column.width
     return row

@@ -30,13 +30,14 @@ _ROUNDING = 1e-3
 class ColumnMoments:
     """Mean and variance of each feature, in the units of the data, and from how many independent rows.
 
-    `set_aside` counts the rows of each feature that are not in there.
+    `set_aside` counts the rows of each feature that are not in there; the others have the share `left`.
     """
 
     means: Floats
     variances: Floats
     rows: float
     set_aside: NDArray[np.int64]
+    left: Floats
 
     def fewer(self, ratio: float) -> ColumnMoments:
         """Return the same, from so many times fewer rows."""
@@ -84,6 +85,7 @@ class ScaledMoments:
             np.maximum(variance, 0.0) * scale**2,
             self.rows,
             self.counts @ wild,
+            1.0 - self.shares @ wild,
         )
 
     def _rest(self, feature: int, wild: NDArray[np.bool_]) -> tuple[float, float] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nysketch.plotting.charts import NARROW, WIDE, Series, heat_map, panels
 from nysketch.plotting.drawing import Drawing, Path, Symbol
 from nysketch.plotting.scales import number, plural, signed
-from nysketch.report.contents import Compared, Contents
+from nysketch.report.contents import Compared, Contents, Moved
 from nysketch.report.html import Section, Table, figure, heading, key, paragraph, table
 from nysketch.report.sections.partitions import described, windowed
 
@@ -125,7 +125,7 @@ def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
         return []
     rows = []
     for name, one in alarms[:_MOST_ALARMS]:
-        moved = ", ".join(f"{c.name} {signed(c.shift)}" for c in one.columns[:3])
+        moved = _largest(one.columns[:3])
         notes = ": ".join([one.verdict or "", *one.notes[:1]]).strip(": ")
         notes = notes if len(notes) <= _LONGEST_REMARK else notes[:_LONGEST_REMARK].rstrip() + "…"
         rows.append([name, f"{one.other} ({one.name})", number(one.mmd), moved or "–", notes])
@@ -135,6 +135,15 @@ def _alarm_list(contents: Contents, names: list[str]) -> list[str]:
         header, rows = header[:-1], [row[:-1] for row in rows]
     content = Table(header, rows, (0, 1), (3, 4))
     return [heading(words), table(content, words)]
+
+
+def _largest(columns: list[Moved]) -> str:
+    """Say how far columns moved, and of categories and times what moved."""
+    if any(c.words for c in columns):
+        return "; ".join(
+            f"{c.name}: {c.words}" if c.words else f"{c.name} {signed(c.shift)}" for c in columns
+        )
+    return ", ".join(f"{c.name} {signed(c.shift)}" for c in columns)
 
 
 def columns(contents: Contents) -> Section:
@@ -153,6 +162,8 @@ def columns(contents: Contents) -> Section:
         "Shift of the mean of each column, in standard deviations: + and orange for up, − and blue for "
         "down. Largest shifts first."
     )
+    if any(c.words for found in contents.compared.values() for one in found for c in one.columns):
+        about += " Of categories and times, which have no sign: the distance of their means."
     if section.body:
         section.body.insert(0, paragraph(about, "about"))
     else:
@@ -188,14 +199,16 @@ def _moved(label: str, found: list[tuple[str, Compared]], which: int) -> list[st
         for width, across in ((WIDE, _ACROSS_WIDE), (NARROW, _ACROSS_NARROW))
     )
     rows = [
-        [partition, one.other, c.name, signed(c.shift), number(c.error, 2)]
+        [partition, one.other, c.name, signed(c.shift), number(c.error, 2), c.words or ""]
         for partition, one in reversed(found)
         for c in one.columns[:_MOST_COLUMNS]
     ]
-    header = ["partition", "compared with", "column", "shift (standard deviations)", "± error"]
+    header = ["partition", "compared with", "column", "shift (standard deviations)", "± error", "what moved"]
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
     left_out = len(largest) - len(names)
     caption = f"{plural(left_out, 'column')} with smaller shifts not shown." if left_out > 0 else ""
     return [
         heading(f"Against {label}"),
-        figure(f"columns-{which}", wide, narrow, caption=caption, numbers=Table(header, rows, (0, 1, 2))),
+        figure(f"columns-{which}", wide, narrow, caption=caption, numbers=Table(header, rows, (0, 1, 2, 5))),
     ]

@@ -869,6 +869,16 @@ def first_cell(name, value):
 
 # Of a weighted sketch that has every statistic; the sets are tried by the suite of all statistics, which
 # fails for one that has none.
+def unknown_counts(missing=0, unseen=0):
+    """Write counts into a file that has none, of its four columns of numbers."""
+
+    def forge(description, arrays):
+        arrays["unknown.missing"] = np.full(4, missing, np.int64)
+        arrays["unknown.unseen"] = np.full(4, unseen, np.int64)
+
+    return forge
+
+
 BY_STATISTIC = {
     "BlockSums": {
         "more than the rows allow": without_low(fill("blocks.sums", 1e6)),
@@ -885,6 +895,13 @@ BY_STATISTIC = {
         "alone in more": added("dropped.alone", 1),
         "beyond counting": put("dropped_rows", value=2**63),
         "columns beyond counting": array("dropped.invalid", lambda a: a + 2**62),
+    },
+    "UnknownValues": {
+        "negative": unknown_counts(missing=-1),
+        "more than rows": unknown_counts(missing=10**6),
+        "beyond counting": unknown_counts(missing=2**63 - 1, unseen=2**63 - 1),
+        "unseen, of numbers": unknown_counts(unseen=1),
+        "of one kind": lambda description, arrays: arrays.update({"unknown.missing": np.ones(4, np.int64)}),
     },
     "ColumnRanges": {
         "far lower": fill("columns.lower", -1e308),
