@@ -26,7 +26,7 @@ from nysketch._types import Floats
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.tiles.nearest import NearestLandmarks, Search
 from nysketch.tiles.points import Categories, PointMaker, Points
-from nysketch.tiles.product import TileProduct
+from nysketch.tiles.product import Marks, TileProduct
 from nysketch.tiles.sizes import tile_rows_for
 from nysketch.tiles.spans import SpansByRow
 from nysketch.tiles.vector_math import LOWEST, exp2
@@ -72,27 +72,12 @@ def _pack(rows, order, shift, factor, scratch, norms, packed, half_norms):
         half_norms[p] = 0.5 * norms[order[p]]
 
 
-@compiled(fastmath=FAST)
-def _look_up(tile, order, start, stop, codes, tables, starts):
-    """Add to each row of a tile the exponents of its categories, which tables have for every code.
-
-    Exponents stay above the lowest that exp2 takes.
-    """
-    m, count = tile.shape[1], codes.shape[1]
-    for p in range(start, stop):
-        row, own = tile[p - start], codes[order[p]]
-        c = 0
-        while c + 1 < count:
-            a, b = tables[starts[c] + own[c]], tables[starts[c + 1] + own[c + 1]]
-            for j in range(m):
-                row[j] += a[j] + b[j]
-            c += 2
-        if c < count:
-            a = tables[starts[c] + own[c]]
-            for j in range(m):
-                row[j] += a[j]
-        for j in range(m):
-            row[j] = row[j] if row[j] > LOWEST else LOWEST
+@compiled()
+def _places(order, codes, starts, places):
+    """Write which marks the rows `order` have."""
+    for p in range(len(order)):
+        for c in range(len(starts)):
+            places[p, c] = starts[c] + codes[order[p], c]
 
 
 @compiled()
@@ -104,13 +89,18 @@ def _blank_long_rows(tile, half_norms):
 
 
 @compiled(fastmath=FAST)
-def _exp2_in_place(row):
-    for j in range(len(row)):
-        row[j] = exp2(row[j])
+def _exp2_in_place(row, cut):
+    """Exponentiate; where exponents may be too low, `cut` them off first."""
+    if cut:
+        for j in range(len(row)):
+            row[j] = exp2(row[j] if row[j] > LOWEST else LOWEST)
+    else:
+        for j in range(len(row)):
+            row[j] = exp2(row[j])
 
 
 @compiled(fastmath=FAST)
-def _add_tile(tile, block_of, weights, sums):
+def _add_tile(tile, block_of, weights, cut, sums):
     """Exponentiate the rows of a tile in place, and add them to the sums of the blocks they belong to.
 
     The exponential and the float64 addition are separate loops because a loop over two widths of
@@ -123,17 +113,17 @@ def _add_tile(tile, block_of, weights, sums):
         if i + 4 <= count and block_of[i + 3] == block_of[i]:
             a, b, c, d = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
             wa, wb, wc, wd = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
-            _exp2_in_place(a)
-            _exp2_in_place(b)
-            _exp2_in_place(c)
-            _exp2_in_place(d)
+            _exp2_in_place(a, cut)
+            _exp2_in_place(b, cut)
+            _exp2_in_place(c, cut)
+            _exp2_in_place(d, cut)
             for j in range(m):
                 total[j] += (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
             i += 4
         else:
             a = tile[i]
             wa = weights[i]
-            _exp2_in_place(a)
+            _exp2_in_place(a, cut)
             for j in range(m):
                 total[j] += wa * a[j]
             i += 1
@@ -146,7 +136,7 @@ def _add_row(row, weight, total):
 
 
 @compiled(fastmath=FAST)
-def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):
+def _add_tile_twice(tile, block_of, span_of, weights, cut, sums, span_sums):
     """Do what `_add_tile` does, and add every row to the sums of its run as well."""
     count, m = len(block_of), tile.shape[1]
     i = 0
@@ -155,10 +145,10 @@ def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):
         if i + 4 <= count and block_of[i + 3] == block_of[i]:
             a, b, c, d = tile[i], tile[i + 1], tile[i + 2], tile[i + 3]
             wa, wb, wc, wd = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
-            _exp2_in_place(a)
-            _exp2_in_place(b)
-            _exp2_in_place(c)
-            _exp2_in_place(d)
+            _exp2_in_place(a, cut)
+            _exp2_in_place(b, cut)
+            _exp2_in_place(c, cut)
+            _exp2_in_place(d, cut)
             # Rows of a block are in the order of their numbers: four are in one run if the outer two are.
             if span_of[i + 3] == span_of[i]:
                 for j in range(m):
@@ -176,7 +166,7 @@ def _add_tile_twice(tile, block_of, span_of, weights, sums, span_sums):
         else:
             a = tile[i]
             wa = weights[i]
-            _exp2_in_place(a)
+            _exp2_in_place(a, cut)
             for j in range(m):
                 value = wa * a[j]
                 total[j] += value
@@ -216,16 +206,13 @@ def _add_far(
             _add_row(exponents, weight, span_sums[span_of[p]])
 
 
-def _tables(
-    categories: Categories, near: NDArray[np.int64], apart: Floats
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return what each code of each category adds to the exponents at landmarks; and where each begins."""
-    starts = np.cumsum([0, *categories.counts[:-1]])[: len(categories.counts)].astype(np.int64)
-    tables = np.zeros((int(categories.counts.sum()), len(near)), np.float32)
+def _marks(categories: Categories, near: NDArray[np.int64], apart: Floats) -> tuple[Marks, NDArray[np.int32]]:
+    """Return what categories that differ add to the exponents at landmarks; and where those of each begin."""
+    starts = np.cumsum([0, *categories.counts[:-1]])[: len(categories.counts)].astype(np.int32)
+    differs = np.zeros((int(categories.counts.sum()), len(near)), bool)
     for c, (start, count) in enumerate(zip(starts.tolist(), categories.counts.tolist(), strict=True)):
-        differ = np.arange(count)[:, None] != categories.codes[near, c]
-        tables[start : start + count] = np.where(differ, -min(apart[c], _MOST_APART), 0.0)
-    return tables, starts
+        differs[start : start + count] = np.arange(count)[:, None] != categories.codes[near, c]
+    return Marks(differs, -np.minimum(apart, _MOST_APART)), starts
 
 
 class _Workspace:
@@ -234,6 +221,7 @@ class _Workspace:
     def __init__(self, tiles: GaussianTiles, chunk_rows: int) -> None:
         self.packed = np.zeros((tiles.d + 1, chunk_rows + tiles.tile_rows), np.float32)
         self.packed[-1] = 1.0
+        self.places = np.zeros((chunk_rows + tiles.tile_rows, tiles.categories), np.int32)
         self.scratch = np.empty(chunk_rows, np.float32)
         self.norms = np.empty(chunk_rows)
         self.half_norms = np.empty(chunk_rows)
@@ -253,7 +241,7 @@ class GaussianTiles:
     def __init__(self, basis: NystromBasis, bandwidths: Floats) -> None:
         make = PointMaker(basis)
         dense, landmarks, categories = make.dense, make.landmarks(), make.categories()
-        self.d = len(dense)
+        self.d, self.categories = len(dense), len(categories.starts)
         of_categories, bandwidths = bandwidths[categories.starts], bandwidths[dense]
         # (x − center)/scale − middle, over the bandwidth, in one multiplication per value
         self._shift = (basis.center + basis.middle * basis.scale)[dense]
@@ -270,13 +258,13 @@ class GaussianTiles:
         self.far = np.flatnonzero(half_norms > limit)
         offsets = -half_norms[self.near]
         near_matrix = np.vstack([Z[self.near].T, offsets]).astype(np.float32)
-        self._product = TileProduct(near_matrix)
+        marks, self._starts = _marks(categories, self.near, self._apart)
+        self._product = TileProduct(near_matrix, marks)
         # What the landmarks' norms lost in float32 is known, and given back at the end.
         self._near_factor = np.exp2(offsets - near_matrix[-1])
         self._far_matrix = np.ascontiguousarray(Z[self.far].T)
         self._far_codes = np.ascontiguousarray(categories.codes[self.far])
-        self._tables, self._starts = _tables(categories, self.near, self._apart)
-        self.tile_rows = tile_rows_for(basis.m, basis.d)
+        self.tile_rows = tile_rows_for(basis.m, self.d)
         self._unit = np.sqrt(np.log2(np.e)) / np.concatenate([bandwidths, of_categories])
         self._nearest: NearestLandmarks | None = None
 
@@ -339,15 +327,17 @@ class GaussianTiles:
         spans: SpansByRow,
     ) -> None:
         half_norms = self._pack(points, order, ws)
-        factors = weights * np.exp2(-half_norms)
+        factors, cut = weights * np.exp2(-half_norms), self.categories > 0
         long = bool(len(half_norms)) and half_norms.max() > 0.5 * ROW_RADIUS * ROW_RADIUS
         for part in self._tiles(points, order, half_norms, ws):
             if long:
                 _blank_long_rows(ws.tile, half_norms[part])
             if len(spans.sums):
-                _add_tile_twice(ws.tile, block_of[part], spans.span_of[part], factors[part], sums, spans.sums)
+                _add_tile_twice(
+                    ws.tile, block_of[part], spans.span_of[part], factors[part], cut, sums, spans.sums
+                )
             else:
-                _add_tile(ws.tile, block_of[part], factors[part], sums)
+                _add_tile(ws.tile, block_of[part], factors[part], cut, sums)
 
     def find(self, points: Points, order: NDArray[np.int64], ws: _Workspace) -> None:
         """Find the nearest landmarks of the rows `order`, and add nothing."""
@@ -358,6 +348,8 @@ class GaussianTiles:
         """Put the rows `order` in their places, and return ½|x|² of each."""
         half_norms = ws.half_norms[: len(order)]
         _pack(points.numbers, order, self._shift, self._factor, ws.scratch, ws.norms, ws.packed, half_norms)
+        if self.categories:
+            _places(order, points.codes, self._starts, ws.places)
         return half_norms
 
     def _tiles(
@@ -369,10 +361,8 @@ class GaussianTiles:
             self._nearest.begin(half_norms, ws.search)
         for start in range(0, count, step):
             # Always a whole tile, whatever lies beyond `count`: the product has no blocks of fewer rows.
-            self._product(ws.packed[:, start : start + step].T, ws.tile)
+            self._product(ws.packed[:, start : start + step].T, ws.tile, ws.places[start : start + step])
             part = slice(start, min(start + step, count))
-            if len(self._starts):
-                _look_up(ws.tile, order, part.start, part.stop, points.codes, self._tables, self._starts)
             if self._nearest is not None:
                 self._nearest.look(ws.tile, part, points, order, ws.search)
             yield part

@@ -1,7 +1,7 @@
 """The rows of a chunk as the hot loop takes them: numbers to multiply, codes of categories to look up.
 
 Products with indicators would be products with zeros: of ten categories of fifty values, 0.8 s for 65,536
-rows and 1,000 landmarks, where ten numbers take 0.02 s. Looked up in tables, they take 0.05 s.
+rows and 1,000 landmarks, where ten numbers take 0.01 s. Looked up (product.py), they take 0.013 s.
 """
 
 from __future__ import annotations

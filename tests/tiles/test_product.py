@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nysketch.tiles.product import TileProduct
+from nysketch.tiles.product import Marks, TileProduct
 
 # Both sides of where blocks of features and of landmarks end, for registers of 4 to 16 numbers.
 DEPTHS = [1, 2, 3, 4, 5, 8, 11, 17, 51, 255, 256, 257, 300, 512, 513, 1001]
@@ -132,3 +132,32 @@ def test_shapes_that_do_not_match(rows, tile):
 
 def test_no_columns():
     assert multiplied(numbers((16, 3)), numbers((3, 0))).shape == (16, 0)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 70), st.integers(0, 9), st.integers(1, 5), st.integers(0, 99))
+@example(600, 3, 4, 1)
+def test_sums_begin_with_the_numbers_of_categories_that_differ(m, categories, depth, seed):
+    random = np.random.default_rng(seed)
+    rows, matrix = numbers((16, depth), seed=seed), numbers((depth, m), seed=seed)
+    codes, of_columns = random.integers(0, 6, (16, categories)), random.integers(0, 6, (m, categories))
+    differs = [np.arange(6)[:, None] != of_columns[:, c] for c in range(categories)]
+    apart = numbers((categories,), seed=seed)
+    tile = np.full((16, m), np.nan, np.float32)
+    marks = Marks(np.concatenate([np.zeros((0, m), bool), *differs]), apart)
+    places = (codes + 6 * np.arange(categories)).astype(np.int32)
+    TileProduct(matrix, marks)(rows, tile, places)
+    begin = np.zeros((16, m), np.float32)
+    for c in range(categories):
+        begin += np.where(codes[:, c][:, None] != of_columns[:, c], apart[c], np.float32(0))
+    # The same as of one more feature in front, whose product is exact.
+    for i in (0, 7, 13):
+        row = np.append(np.float32(1), rows[i])
+        assert np.array_equal(tile[i], multiplied(row[None].repeat(8, 0), np.vstack([begin[i], matrix]))[0])
+
+
+def test_marks_that_do_not_match_are_refused():
+    marks = Marks(np.zeros((2, 40), bool), np.ones(1))
+    for places in (None, np.zeros((16, 2), np.int32), np.zeros((8, 1), np.int32)):
+        with pytest.raises(ValueError, match="do not match"):
+            TileProduct(numbers((5, 40)), marks)(numbers((16, 5)), np.empty((16, 40), np.float32), places)
