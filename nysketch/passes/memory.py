@@ -18,7 +18,7 @@ from nysketch.errors import UsageError
 from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
 from nysketch.passes.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.passes.shards import Shard, fragments_of, rows_of
-from nysketch.sources.protocol import Source, row_width
+from nysketch.sources.protocol import Source, require_room, row_width
 
 # As measured: 270 MiB for Python and libraries with compiled code loaded, 35 more in a process that has to
 # compile it, and something to spare: how much of a library is resident depends on the machine.
@@ -103,6 +103,9 @@ def plan_pass(
 
     `after` is what work on the sketch takes once the pass has ended, besides the sketch.
     """
+    if any(column.text for column in source.columns):  # of which only the first rows tell the width
+        reader = source.reader_memory
+        require_room(reader.least + reader.shared, memory, reader.where or "the input")
     d = row_width(source)
     size = Size(basis.m) if isinstance(basis, Basis) else Size.of(basis, d)
     taken = _bytes_of_pass(source, basis, options, size.m)

@@ -19,6 +19,7 @@ parquet.py, feather.py, csv.py, hdf5.py   one format each
 parquet_footers.py     footers of Parquet files, parsed once for all readers
 parquet_groups.py      what a row group takes to read, and how to read it in less
 parquet_pages.py       the sizes of the pages of a column
+feather_batches.py     the sizes of the record batches of a Feather file
 arrow.py               Arrow data: columns to numbers; tables in memory and streams
 encoding.py            categories and times to numbers
 queries.py             relations, lazy frames and data sets: computed anew whenever they are read

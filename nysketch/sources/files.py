@@ -137,7 +137,8 @@ class FilesSource:
                     rest = [name for name in names if name not in known] if index in looked else []
                     if rest:
                         offered = file.fields
-                        known |= _extremes_of_some_rows(file, [name for name in rest if name in offered])
+                        some = [name for name in rest if name in offered]
+                        known |= _extremes_of_some_rows(self._limited(file, 0), some)
                     for name, (lower, upper) in known.items():
                         before = found.get(name, (lower, upper))
                         found[name] = (min(lower, before[0]), max(upper, before[1]))
@@ -168,10 +169,11 @@ class FilesSource:
     def _find(self, fragment: Fragment, part: int) -> tuple[TableFile, int]:
         """Return the file of a fragment, to be read within a limit, and which of the file's it is."""
         which = self._which(fragment)
-        file = self._files[which]
-        if self._limits is not None:
-            file = file.within(self._limits[part])
-        return file, fragment.number - self._first_fragments[which]
+        return self._limited(self._files[which], part), fragment.number - self._first_fragments[which]
+
+    def _limited(self, file: TableFile, part: int) -> TableFile:
+        """Return a file as it is to be read within the limit, if there is one."""
+        return file if self._limits is None else file.within(self._limits[part])
 
     def _which(self, fragment: Fragment) -> int:
         return bisect.bisect_right(self._first_fragments, fragment.number) - 1

@@ -30,14 +30,12 @@ from nysketch.kinds import Category
 from nysketch.sources.arrow import as_kept
 from nysketch.sources.encoding import encode
 from nysketch.sources.locations import Location
-from nysketch.sources.protocol import TEXT_ROWS, Batch, ReaderMemory, text_memory
+from nysketch.sources.protocol import PASS_BYTES, TEXT_ROWS, Batch, ReaderMemory, text_memory
 from nysketch.sources.selection import TEXT, Field, names_of, shorten
 
 _FRAGMENT_BYTES = 16 << 20
 # HDF5 decompresses whole chunks: one of them is the least that can be held in memory.
 _MAX_CHUNK_BYTES = 128 << 20
-# What a pass with default options takes besides.
-_PASS_BYTES = 512 * 10**6
 # What the cached chunks and the rows read at once may take together, unless a single chunk takes more.
 _HELD_BYTES = 64 << 20
 # About what rows read at once take that are no more than a batch (see passes/chunks.py).
@@ -375,7 +373,7 @@ def _chunk_bytes(dataset: h5py.Dataset) -> int:
 
 def _memory_for(chunk: int) -> str:
     """Name the option that is enough for a pass over chunks of so many bytes, which may not compress."""
-    gigabytes = (2 * chunk + _MAX_CHUNK_BYTES + _PASS_BYTES) / 1e9
+    gigabytes = (2 * chunk + _MAX_CHUNK_BYTES + PASS_BYTES) / 1e9
     return option("memory", f"{math.ceil(10 * gigabytes) / 10:g}GB")
 
 

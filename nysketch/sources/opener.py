@@ -54,7 +54,7 @@ class Opener:
                 keep=[name for name in selection.keep if name not in location.partition],
             )
         elif format == "feather":
-            file = FeatherFile.open(location)
+            file = FeatherFile.open(location, self.memory)
         else:
             file = CSVFile.open(location, text=selection.text or bool(selection.keep))
         return PartitionedFile(file) if location.partition or location.entry else file

@@ -18,7 +18,7 @@ from nysketch.sources.arrow_file import ArrowFile
 from nysketch.sources.locations import Location
 from nysketch.sources.parquet_footers import DAMAGE, Footer, is_sound
 from nysketch.sources.parquet_groups import Blocks, GroupMemory, leaves_of
-from nysketch.sources.protocol import ReaderMemory, text_memory
+from nysketch.sources.protocol import ReaderMemory, require_room, text_memory
 
 # How often pyarrow holds the strings of a dictionary, as measured.
 _DICTIONARY_COPIES = 5
@@ -43,9 +43,11 @@ class ParquetFile(ArrowFile):
         *,
         largest: int,
         largest_bytes: int,
+        memory: float,
     ) -> None:
         super().__init__(location, schema, fragment_rows)
         self._footer, self._largest, self.largest_bytes = footer, largest, largest_bytes
+        self._memory = memory
         self._limit: int | None = None
 
     @classmethod
@@ -60,7 +62,8 @@ class ParquetFile(ArrowFile):
         if any(count < 0 for count in rows):
             raise UnreadableError(f"{location}: damaged: a row group declares {min(rows)} rows")
         largest = max(range(len(sizes)), key=sizes.__getitem__, default=0)
-        return cls(location, schema, rows, footer, largest=largest, largest_bytes=max(sizes, default=0))
+        most = max(sizes, default=0)
+        return cls(location, schema, rows, footer, largest=largest, largest_bytes=most, memory=memory)
 
     def within(self, limit: int) -> ParquetFile:
         """Return the same file, of which each reader stays within so many bytes."""
@@ -145,6 +148,7 @@ class ParquetFile(ArrowFile):
         """Return the length of the first list in a column."""
         try:
             with self._footer.open() as file:
+                self._require_room(file, name)
                 for batch in file.iter_batches(batch_size=1024, columns=[name], use_threads=False):
                     width = list_width(batch.column(name))
                     if width is not None:
@@ -153,6 +157,16 @@ class ParquetFile(ArrowFile):
             what = f"cannot read column {name!r} (truncated or damaged?)"
             raise self.location.trouble(what, error) from error
         return 0
+
+    def _require_room(self, file: pq.ParquetFile, name: str) -> None:
+        """Raise a UsageError if a page of a column takes too much memory, before a pass is planned."""
+        if not self.fragment_rows or not is_sound(file.metadata, [self._largest], [name]):
+            return  # reading it will say so
+        memory = self._memory_of(file, self._largest, [name])
+        where = f"{self.where(self._largest)}, column {name!r}"
+        where += f" (its largest page has {memory.largest_page / 1e6:,.0f} MB)"
+        size = memory.ample + self._footer.bytes
+        require_room(size, self._memory, where, ", or write the file with smaller pages")
 
     def extremes(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return the smallest and largest value of columns, where the statistics of all row groups tell."""

@@ -21,6 +21,7 @@ from nysketch._support.cancel import check_of_thread, stoppable
 from nysketch.errors import UsageError
 from nysketch.sources.locations import Location
 from nysketch.sources.parquet_groups import buffer_bytes
+from nysketch.sources.protocol import BESIDES_BYTES, PASS_BYTES
 
 # Damaged names of columns are no UTF-8.
 DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
@@ -29,8 +30,6 @@ DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 _PARSED = 10
 # Files below this size have no footer worth a look before it is parsed.
 _LARGE_FILE_BYTES = 4 << 20
-# What is there besides, before a pass is planned; and what a pass takes with default options.
-_BESIDES_BYTES, _PASS_BYTES = 160 << 20, 512 * 10**6
 
 
 @functools.cache
@@ -90,11 +89,11 @@ class Footer:
             return 0
         stored = int.from_bytes(file.read_at(8, size - 8)[:4], "little")
         parsed = _PARSED * min(stored, size)
-        if parsed + _BESIDES_BYTES > self._memory:
+        if parsed + BESIDES_BYTES > self._memory:
             raise UsageError(
                 f"{self._location}: its footer of {stored / 1e6:,.0f} MB, of every column in every row "
                 f"group, takes about {parsed / 1e6:,.0f} MB of memory, too much of the "
-                f"{self._memory / 1e6:,.0f} MB allowed. Allow {(parsed + _PASS_BYTES) / 1e6:,.0f} MB with "
+                f"{self._memory / 1e6:,.0f} MB allowed. Allow {(parsed + PASS_BYTES) / 1e6:,.0f} MB with "
                 "`memory`, or write the file with larger row groups"
             )
         return min(stored, size)

@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 
 from nysketch._support.string_arrays import text_width
 from nysketch.columns import Column, total_width
-from nysketch.errors import InputError
+from nysketch.errors import InputError, UsageError
 from nysketch.provenance import Input
 from nysketch.sources.locations import Location
 from nysketch.sources.selection import Field
+
+# What is there besides a reader, before a pass is planned; and what a pass takes with default options.
+BESIDES_BYTES, PASS_BYTES = 160 << 20, 512 * 10**6
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,16 @@ class ReaderMemory:
 
     def _larger(self, other: ReaderMemory) -> ReaderMemory:
         return max(self, other, key=lambda memory: memory.least)
+
+
+def require_room(least: int, memory: float, where: str, remedy: str = "") -> None:
+    """Raise a UsageError if looking at rows at `where`, before a pass is planned, takes too much memory."""
+    if least + BESIDES_BYTES > memory:
+        enough = (least + PASS_BYTES) / 1e6
+        raise UsageError(
+            f"{where}: takes about {least / 1e6:,.0f} MB of memory to read, too much of the "
+            f"{memory / 1e6:,.0f} MB allowed. Allow {enough:,.0f} MB with `memory`{remedy}"
+        )
 
 
 class Source(Protocol):

@@ -80,9 +80,26 @@ def embeddings(width: int, rows: int, *, fixed: bool) -> Callable[[Path], None]:
             if fixed
             else pa.ListArray.from_arrays(np.arange(0, width * rows + 1, width, dtype=np.int32), values)
         )
-        pq.write_table(pa.table({"id": np.arange(rows), "vector": lists}), path, row_group_size=rows)
+        table = pa.table({"id": np.arange(rows), "vector": lists})
+        if path.suffix == ".feather":
+            pafeather.write_feather(table, path)
+        else:
+            pq.write_table(table, path, row_group_size=rows)
 
     return write
+
+
+def one_batch(columns: int, rows: int, compression: str) -> Callable[[Path], None]:
+    """Return what writes numbers as a Feather file of one record batch."""
+    return lambda path: pafeather.write_feather(numbers(columns, rows), path, compression, chunksize=rows)
+
+
+def constants(path: Path) -> None:
+    """Write columns that never change beside one that does, and no statistics that say so."""
+    rows = 2 * MB
+    table = pa.table({"x": noise(rows)} | {f"c{i}": np.full(rows, float(i)) for i in range(40)})
+    whole = {"data_page_size": 1 << 30, "write_batch_size": 1 << 26, "max_rows_per_page": 1 << 26}
+    parquet(table, use_dictionary=False, compression="zstd", write_statistics=False, **whole)(path)
 
 
 def groups_of_one_row(count: int) -> Callable[[Path], None]:
@@ -231,6 +248,10 @@ CASES = [
         lambda path: pafeather.write_feather(numbers(20, 1_000_000, "f4"), path, "lz4", chunksize=1_000_000),
         ".feather",
     ),
+    Case("Feather, lz4, one batch of 2,000,000 × 20", one_batch(20, 2 * MB, "lz4"), ".feather"),
+    Case("Feather, mapped, one batch of 2,000,000 × 50", one_batch(50, 2 * MB, "uncompressed"), ".feather"),
+    Case("Feather, lists of 1536", embeddings(1536, 70_000, fixed=False), ".feather"),
+    Case("40 constants, pages of 16 MB, no statistics", constants),
     Case("basis, 200 columns", wide(200, 150_000), command=("basis", "-m", "300")),
     Case("coreset, 100 columns", wide(100, 200_000), command=("coreset", "-s", "30", "-m", "100")),
     Case(
@@ -354,7 +375,8 @@ def row_of(case: Case, path: Path, folder: Path, software: Path, *, cold: bool) 
     arguments = arguments_of(case, path, folder)
     done = run(arguments, folder, software, case.budget, cold=cold)
     note = ""
-    if done.code and (needed := re.search(r"takes about ([\d,]+) MB|Allow ([\d,]+) MB with", done.messages)):
+    needed = re.search(r"this takes about ([\d,]+) MB|Allow ([\d,]+) MB with", done.messages)
+    if done.code and needed:
         refused = budget
         budget = int((needed.group(1) or needed.group(2)).replace(",", "")) * MB + MB
         note = f"refused {refused // MB}"

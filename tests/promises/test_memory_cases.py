@@ -23,6 +23,9 @@ SHAPES = [
     "dictionaries of 8 MB × 20",
     "nested and unused columns",
     "HDF5, chunks of 300 MB",
+    "Feather, lz4, one batch of 2,000,000 × 20",
+    "Feather, mapped, one batch of 2,000,000 × 50",
+    "40 constants, pages of 16 MB, no statistics",
 ]
 COMMANDS = [
     "basis, 200 columns",

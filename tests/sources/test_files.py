@@ -10,6 +10,7 @@ from nysketch.columns import Column
 from nysketch.errors import InputError
 from nysketch.sources.expand import expand
 from nysketch.sources.feather import FeatherFile
+from nysketch.sources.feather_batches import BatchSize
 from nysketch.sources.files import FilesSource
 from nysketch.sources.parquet import ParquetFile
 from nysketch.sources.parquet_footers import Footer
@@ -20,8 +21,9 @@ def test_constructors_only_store(tmp_path):
     schema = pa.schema([("x", pa.float64())])
     gone, lost = expand([str(tmp_path / "gone.parquet"), str(tmp_path / "lost.feather")])
     footer = Footer(gone, math.inf)
-    parquet = ParquetFile(gone, schema, [2, 3], footer, largest=1, largest_bytes=24)
-    files = [parquet, FeatherFile(lost, schema, [5], is_view=True)]
+    parquet = ParquetFile(gone, schema, [2, 3], footer, largest=1, largest_bytes=24, memory=math.inf)
+    batch = BatchSize(5, is_compressed=False, stored=[40], decoded=[0])
+    files = [parquet, FeatherFile(lost, schema, [batch], is_view=True)]
     source = FilesSource(files, (Column("x"),), left_out={}, kept=pa.schema([]))
     assert source.rows == 10
     assert source.local_paths == [gone.path, lost.path]

@@ -11,6 +11,7 @@ import pytest
 from nysketch._support.cancel import check_stopped, stoppable
 from nysketch.columns import Column
 from nysketch.errors import UnreadableError, UsageError
+from nysketch.sources import arrow_file
 from nysketch.sources.expand import expand
 from nysketch.sources.open import open_source
 from nysketch.sources.parquet import ParquetFile
@@ -172,6 +173,38 @@ def test_what_fits_in_no_block_is_refused_with_the_place(tmp_path):
     with pytest.raises(UsageError, match=words):
         list(file.within(least - (1 << 20)).read(0, [Column(name) for name in names], None, 2048))
     assert most_allocated(file.within(least), names) < least
+
+
+def test_a_look_at_constants_keeps_the_limit(tmp_path, monkeypatch):
+    """Without statistics, the first rows of some row groups are read: of each column a whole page."""
+    rows, names = 500_000, [f"x{i}" for i in range(20)]
+    table = pa.table(dict.fromkeys(names, np.ones(rows)))
+    pages = {"data_page_size": 1 << 30, "write_batch_size": 1 << 24, "max_rows_per_page": 1 << 24}
+    path = tmp_path / "c.parquet"
+    write(path, table, use_dictionary=False, write_statistics=False, compression="zstd", **pages)
+    source = open_source(str(path))
+    least = source.reader_memory.least
+    assert least < 8 * rows * 10
+    before, held, as_batch = pa.total_allocated_bytes(), [], arrow_file.as_batch
+
+    def watched(*args):
+        held.append(pa.total_allocated_bytes() - before)
+        return as_batch(*args)
+
+    monkeypatch.setattr(arrow_file, "as_batch", watched)
+    assert source.within(least, 2048).extremes(names) == dict.fromkeys(names, (1.0, 1.0))
+    assert 0 < max(held) < least
+
+
+def test_a_list_whose_page_does_not_fit_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "l.parquet"
+    lists = pa.table({"v": pa.array([[0.0] * 1000] * 5000)})
+    write(path, lists, use_dictionary=False, compression="zstd", data_page_size=1 << 30)
+    location = expand([str(path)])[0]
+    words = r"row group 0, column 'v' \(its largest page has 4\d MB\): takes about .* Allow 5\d\d MB with"
+    with pytest.raises(UsageError, match=words):
+        ParquetFile.open(location, memory=190 << 20).list_width("v")
+    assert ParquetFile.open(location, memory=250 << 20).list_width("v") == 1000
 
 
 def test_pages_that_are_larger_than_the_footer_says_are_damage(tmp_path, monkeypatch):
