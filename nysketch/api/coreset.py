@@ -29,6 +29,7 @@ def coreset(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
+    emphasis: Mapping[str, float] | None = None,
     weights: str | None = None,
     keep: Sequence[str] = (),
     nulls: str = "error",
@@ -79,6 +80,8 @@ def coreset(
     kinds : mapping of str to str, optional
         Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
         "ts": "hour,weekday"}. See the guide on columns.
+    emphasis : mapping of str to float, optional
+        Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
     keep : list of str
         Columns of any type to copy beside the chosen rows.
     landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed
@@ -121,6 +124,7 @@ def coreset(
         groups=groups,
         pilot_rows=pilot_rows,
         kinds=kinds,
+        emphasis=emphasis,
     )
     given = basis_or_options(as_known(basis), wanted)
     reading = ReadOptions(

@@ -7,6 +7,7 @@ stored.py            from what a file holds to a basis
 options.py           what can be asked for when a basis is made
 layout.py            where the numbers of a row are, and the features made of them
 encoding.py          what the kinds of columns take from pilot rows
+emphasis.py          columns that count more than others
 scaling.py           centre and scale of columns; wild values
 landmarks.py         which rows become landmarks
 clumps.py            clumps of rows that are too narrow for a kernel

@@ -59,6 +59,7 @@ class Basis:
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         kinds: Mapping[str, str] | None = None,
+        emphasis: Mapping[str, float] | None = None,
         weights: str | None = None,
         nulls: str = "error",
         landmarks: int | str = 1000,
@@ -95,6 +96,8 @@ class Basis:
         kinds : mapping of str to str, optional
             Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
             "ts": "hour,weekday"}. See the guide on columns.
+        emphasis : mapping of str to float, optional
+            Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
         weights : str, optional
             Column of row weights, which is no feature. It has no effect on the sample.
         nulls : {"error", "drop"}
@@ -149,6 +152,7 @@ class Basis:
                 "groups": groups,
                 "pilot_rows": pilot_rows,
                 "kinds": kinds,
+                "emphasis": emphasis,
             },
             seed=seed,
             nulls=nulls,

@@ -19,6 +19,7 @@ from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Progress, Rows
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import Basis
+from nysketch.basis.emphasis import emphasised
 from nysketch.basis.encoding import fit_encoding
 from nysketch.basis.fourier import FourierBasis, draw_frequencies
 from nysketch.basis.layout import Layout
@@ -108,6 +109,8 @@ class _Fit:
                 features = Layout.of(columns).expand(rows)
             for note in [*notes_on_wild(found.wild, len(rows)), *notes_on_tiny(features, columns)]:
                 log.warning("%s", note)
+            if options.emphasis:
+                self._scale = emphasised(self._scale, columns, options.emphasis)
             self._scaled = (features - self._center) / self._scale
             if np.abs(self._scaled).max() > LARGEST:
                 raise InputError(
@@ -177,6 +180,8 @@ class _Fit:
         origin: dict[str, Any],
     ) -> Basis:
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
+        if self._options.emphasis:
+            origin["emphasis"] = dict(self._options.emphasis)
         if self._wild:
             origin["wild"] = [_to_six_digits(asdict(one)) for one in self._wild]
         if measured is not None:

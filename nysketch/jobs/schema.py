@@ -178,6 +178,13 @@ def groups(value: Any) -> dict[str, list[str]]:
     return {key: texts(columns) for key, columns in value.items()}
 
 
+def factors(value: Any) -> dict[str, float]:
+    """Take a table of numbers by column."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must be a table such as { price = 2 }")
+    return {key: number(0)(factor) for key, factor in value.items()}
+
+
 # ---- the tables --------------------------------------------------------------------------------------
 
 TABLES: dict[str, dict[str, Key]] = {
@@ -220,6 +227,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "length": Key(count(1), 3),
         "decay": Key(number(0), 0.5),
         "groups": Key(groups),
+        "emphasis": Key(factors),
         "scale": Key(choice("auto", "standard", "robust", "none"), "auto"),
         "pilot_rows": Key(count(1)),
     },

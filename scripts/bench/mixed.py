@@ -152,9 +152,7 @@ def third(number: int, nulls: float = 0.01) -> nysketch.Basis:
 
 
 def rejected(first: pa.Table, second: pa.Table, basis: nysketch.Basis, seed: int) -> bool:
-    a, b = (
-        nysketch.sketch(table, basis=basis, seed=seed, cells=False, **LEAN) for table in (first, second)
-    )
+    a, b = (nysketch.sketch(table, basis=basis, seed=seed, cells=False, **LEAN) for table in (first, second))
     found = nysketch.compare(a, b, permutations=PERMUTATIONS, alpha=ALPHA, explain=False, seed=seed)
     return bool(found.rejected)
 
@@ -252,9 +250,7 @@ def dependence(pairs: int | None, seed: int) -> Iterator[Result]:
             usual = []
 
             def work(number: int, what: str = what, rho: float = rho, kinds: Any = kinds) -> bool:
-                table = dependent(
-                    np.random.default_rng([seed, number, 6]), DEPENDENCE_ROWS, rho, what
-                )
+                table = dependent(np.random.default_rng([seed, number, 6]), DEPENDENCE_ROWS, rho, what)
                 usual.append(classical(table, what))
                 groups = {"plan": ["plan"], what: [what]}
                 sketch = nysketch.sketch(

@@ -56,6 +56,7 @@ _BASIS_MAKING = {
     "length": "length",
     "decay": "decay",
     "group": "groups",
+    "emphasis": "emphasis",
     "scale": "scaling",
     "pilot_rows": "pilot_rows",
 }
@@ -179,6 +180,14 @@ def basis_making(command: Command) -> Command:
         callback=_groups,
         help="Group of columns with a kernel of its own: x=a,b. Repeat it for each group. The kernel is the "
         "product over groups.",
+    )
+    @option(
+        "--emphasis",
+        section=COLUMNS,
+        multiple=True,
+        metavar="COLUMN=FACTOR",
+        help="Let a column count more: price=2 doubles what it adds to squared distances, 0.5 halves it. "
+        "Repeat it for each column.",
     )
     @option(
         "--scale",
