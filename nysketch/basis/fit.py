@@ -25,6 +25,7 @@ from nysketch.basis.fourier import FourierBasis, draw_frequencies
 from nysketch.basis.layout import Layout
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.options import AUTO, BasisOptions
+from nysketch.basis.rare_codes import rare_landmarks, with_rare_codes
 from nysketch.basis.rules import landmarks_by_rule
 from nysketch.basis.scaling import Wild, notes_on_tiny, notes_on_wild
 from nysketch.columns import Column, owners
@@ -224,8 +225,15 @@ class _Fit:
     def _choose(self, m: int) -> tuple[NystromBasis, dict[str, Any]]:
         """Return a basis of m landmarks, or of fewer if there are no more different ones."""
         candidates = self._scaled[self._candidates]
+        layout = Layout.of(self._columns)
+        rare = rare_landmarks(m, layout)
         choice = landmarks.choose(
-            self._options.sampling, candidates, self._kernel, m, seed=self._seed, progress=self._progress
+            self._options.sampling,
+            candidates,
+            self._kernel,
+            m - rare,
+            seed=self._seed,
+            progress=self._progress,
         )
         if choice.indices is None and any(column.kind is not None for column in self._columns):
             chosen = self._rows[self._candidates[_nearest_rows(choice.rows, candidates)]]
@@ -233,6 +241,7 @@ class _Fit:
             chosen = choice.rows * self._scale + self._center
         else:
             chosen = self._rows[self._candidates[choice.indices]]
+        chosen = with_rare_codes(chosen, self._rows[self._candidates], rare, layout, seed=self._seed)
         return NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen)), choice.report
 
     def _grow(self) -> Basis:
