@@ -3,8 +3,8 @@
     scripts/setup && .venv/bin/python scripts/bench/mixed.py [--section NAME] [--pairs N] [--json out]
 
 The table is that of a shop: age (normal), amount (lognormal, `kinds={"amount": "log"}`), visits (Poisson),
-score (normal, 1 % missing); plan (3 values), device (4, 1 % missing), city (8) and product (50, Zipf). All are
-independent of each other, so that everything that is found is what was changed.
+score (normal, 1 % missing); plan (3 values), device (4, 1 % missing), city (8) and product (50, Zipf). All
+are independent of each other, so that everything that is found is what was changed.
 
 Sections (--section; all of them unless told otherwise):
 
@@ -23,9 +23,9 @@ Sections (--section; all of them unless told otherwise):
                 test, of two categories, and the F test of the means by category
   speed         Seconds of a pass over a million rows, by kind of column
 
-Sketches have 500 landmarks from a pilot of 5,000 rows (independence: 200), no cells, one thread, and otherwise
-the defaults of `nysketch.sketch`; tests have 299 permutations, so that one at 5 % can have that level exactly.
-Ten pairs share the basis of a third sample. One process takes 90 minutes for everything, --pairs 10 a tenth.
+Sketches have 500 landmarks from a pilot of 5,000 rows (independence: 200), no cells, one thread, and
+otherwise the defaults of `nysketch.sketch`; tests have 299 permutations, so that one at 5 % can have that
+level exactly. Ten pairs share the basis of a third sample. One process takes 90 minutes for everything, --pairs 10 a tenth.
 """
 
 from __future__ import annotations
