@@ -29,6 +29,7 @@ def coreset(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     kinds: Mapping[str, str] | Sequence[str] | None = None,
+    emphasis: Mapping[str, float] | None = None,
     weights: str | None = None,
     keep: Sequence[str] = (),
     nulls: str = "error",
@@ -80,6 +81,8 @@ def coreset(
         Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
         "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
         "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+    emphasis : mapping of str to float, optional
+        Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
     keep : list of str
         Columns of any type to copy beside the chosen rows.
     landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed
@@ -122,6 +125,7 @@ def coreset(
         groups=groups,
         pilot_rows=pilot_rows,
         kinds=kinds,
+        emphasis=emphasis,
     )
     given = basis_or_options(as_known(basis), wanted)
     reading = ReadOptions(

@@ -36,6 +36,7 @@ def sketch(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     kinds: Mapping[str, str] | Sequence[str] | None = None,
+    emphasis: Mapping[str, float] | None = None,
     weights: str | None = None,
     nulls: str = "error",
     landmarks: int | str = DEFAULT_LANDMARKS,
@@ -100,6 +101,8 @@ def sketch(
         Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
         "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
         "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+    emphasis : mapping of str to float, optional
+        Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
     weights : str, optional
         Column of non-negative row weights.
     nulls : {"error", "drop", "keep"}
@@ -220,6 +223,7 @@ def sketch(
         groups=groups,
         pilot_rows=pilot_rows,
         kinds=kinds,
+        emphasis=emphasis,
     )
     options = PassOptions(
         blocks=blocks,

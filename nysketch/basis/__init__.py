@@ -8,8 +8,10 @@ options.py           what can be asked for when a basis is made
 layout.py            where the numbers of a row are, and the features made of them
 translation.py       features at one basis as those at another
 encoding.py          what the kinds of columns take from pilot rows
+emphasis.py          columns that count more than others
 scaling.py           centre and scale of columns; wild values
 landmarks.py         which rows become landmarks
+rare_codes.py        landmarks for values of categories that the pilot hardly shows
 clumps.py            clumps of rows that are too narrow for a kernel
 quality.py           how good landmarks are: projection error against sampling error
 rules.py             how many landmarks theory asks for

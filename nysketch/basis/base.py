@@ -59,6 +59,7 @@ class Basis:
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         kinds: Mapping[str, str] | Sequence[str] | None = None,
+        emphasis: Mapping[str, float] | None = None,
         weights: str | None = None,
         nulls: str = "error",
         landmarks: int | str = 1000,
@@ -96,6 +97,8 @@ class Basis:
             Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
             "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
             "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+        emphasis : mapping of str to float, optional
+            Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
         weights : str, optional
             Column of row weights, which is no feature. It has no effect on the sample.
         nulls : {"error", "drop", "keep"}
@@ -150,6 +153,7 @@ class Basis:
                 "groups": groups,
                 "pilot_rows": pilot_rows,
                 "kinds": kinds,
+                "emphasis": emphasis,
             },
             seed=seed,
             nulls=nulls,

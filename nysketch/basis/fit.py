@@ -19,11 +19,13 @@ from nysketch._support.seeds import require_seed
 from nysketch._types import Floats, Progress, Rows
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import Basis
+from nysketch.basis.emphasis import emphasised
 from nysketch.basis.encoding import facts_of_columns, fit_encoding
 from nysketch.basis.fourier import FourierBasis, draw_frequencies
 from nysketch.basis.layout import Layout
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.options import AUTO, BasisOptions
+from nysketch.basis.rare_codes import rare_landmarks, with_rare_codes
 from nysketch.basis.rules import landmarks_by_rule
 from nysketch.basis.scaling import Wild, notes_on_tiny, notes_on_wild
 from nysketch.columns import Column, owners
@@ -108,6 +110,8 @@ class _Fit:
                 features = Layout.of(columns).expand(rows)
             for note in [*notes_on_wild(found.wild, len(rows)), *notes_on_tiny(features, columns)]:
                 log.warning("%s", note)
+            if options.emphasis:
+                self._scale = emphasised(self._scale, columns, options.emphasis)
             self._scaled = (features - self._center) / self._scale
             if np.abs(self._scaled).max() > LARGEST:
                 raise InputError(
@@ -177,6 +181,8 @@ class _Fit:
         origin: dict[str, Any],
     ) -> Basis:
         origin |= {"bandwidth": self._options.bandwidth, "pilot_rows": len(self._rows), "seed": self._seed}
+        if self._options.emphasis:
+            origin["emphasis"] = dict(self._options.emphasis)
         if self._wild:
             origin["wild"] = [_to_six_digits(asdict(one)) for one in self._wild]
         if basis.encoded:
@@ -222,8 +228,15 @@ class _Fit:
     def _choose(self, m: int) -> tuple[NystromBasis, dict[str, Any]]:
         """Return a basis of m landmarks, or of fewer if there are no more different ones."""
         candidates = self._scaled[self._candidates]
+        layout = Layout.of(self._columns)
+        rare = rare_landmarks(m, layout)
         choice = landmarks.choose(
-            self._options.sampling, candidates, self._kernel, m, seed=self._seed, progress=self._progress
+            self._options.sampling,
+            candidates,
+            self._kernel,
+            m - rare,
+            seed=self._seed,
+            progress=self._progress,
         )
         if choice.indices is None and any(column.kind is not None for column in self._columns):
             chosen = self._rows[self._candidates[_nearest_rows(choice.rows, candidates)]]
@@ -231,6 +244,7 @@ class _Fit:
             chosen = choice.rows * self._scale + self._center
         else:
             chosen = self._rows[self._candidates[choice.indices]]
+        chosen = with_rare_codes(chosen, self._rows[self._candidates], rare, layout, seed=self._seed)
         return NystromBasis(**self._common(), landmarks=np.ascontiguousarray(chosen)), choice.report
 
     def _grow(self) -> Basis:

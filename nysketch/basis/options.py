@@ -8,6 +8,7 @@ from typing import Any
 
 from nysketch.basis import landmarks, quality
 from nysketch.basis.base import SCALINGS
+from nysketch.basis.emphasis import parse_emphasis
 from nysketch.basis.fourier import DRAWS
 from nysketch.errors import UsageError
 from nysketch.kernels import Gaussian, KernelOptions, bandwidths
@@ -32,6 +33,7 @@ class BasisOptions:
     `m` is a number or "auto", which finds one up to `max_landmarks`. `scaling` "auto" is "standard" without
     wild values: see scaling.py. `kernel`, `bandwidth`, `degree`, `offset`, `length`, `decay` and `groups` are
     those of `nysketch.kernels.KernelOptions`. `kinds` are those of columns that are no plain numbers.
+    Columns with a factor in `emphasis` count that much more.
     """
 
     m: int | str = DEFAULT_LANDMARKS
@@ -49,6 +51,7 @@ class BasisOptions:
     groups: Mapping[str, Sequence[str]] | None = None
     pilot_rows: int | None = None
     kinds: Mapping[str, str] | Sequence[str] | None = None
+    emphasis: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         for what, value, known in (
@@ -78,7 +81,10 @@ class BasisOptions:
             object.__setattr__(self, "groups", groups)
         kinds = {name: str(request) for name, request in parse_kinds(self.kinds).items()}
         object.__setattr__(self, "kinds", kinds or None)
+        object.__setattr__(self, "emphasis", parse_emphasis(self.emphasis) or None)
         self._require_kernel()
+        if self.emphasis and self.text:
+            raise UsageError("string kernels read one text column: leave out `emphasis`")
         if self.features == "fourier":
             self._require_fourier()
 
@@ -119,9 +125,8 @@ class BasisOptions:
     def describe(self) -> dict[str, Any]:
         """Return what sketches and stores remember: of options that came later, those that were used."""
         described = asdict(self)
-        if described["kinds"] is None:
-            del described["kinds"]
-        return described
+        later = ("kinds", "emphasis")
+        return {name: value for name, value in described.items() if name not in later or value is not None}
 
     def before_auto(self) -> BasisOptions:
         """Return what these options were before "auto" was the default of scale and bandwidth."""

@@ -185,6 +185,13 @@ def kinds(value: Any) -> dict[str, str]:
     return {column: ",".join(texts(kind)) for column, kind in value.items()}
 
 
+def factors(value: Any) -> dict[str, float]:
+    """Take a table of numbers by column."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError("must be a table such as { price = 2 }")
+    return {key: number(0)(factor) for key, factor in value.items()}
+
+
 # ---- the tables --------------------------------------------------------------------------------------
 
 TABLES: dict[str, dict[str, Key]] = {
@@ -228,6 +235,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "decay": Key(number(0), 0.5),
         "groups": Key(groups),
         "kinds": Key(kinds),
+        "emphasis": Key(factors),
         "scale": Key(choice("auto", "standard", "robust", "none"), "auto"),
         "pilot_rows": Key(count(1)),
     },

@@ -481,3 +481,16 @@ def test_wrong_requests_in_real_processes(run_cli, folder, tmp_path, number):
     output = tmp_path / "out.nysk"
     result = run_cli("sketch", folder / "mixed.parquet", "-o", output, *flags)
     check_refused(result, code, complaint, output)
+
+
+def test_columns_can_count_more(do, run, folder, tmp_path):
+    data, out = folder / "numbers-a.parquet", tmp_path / "s.nysk"
+    do("sketch", data, "-m", M, "--emphasis", "x=2", "--emphasis", "y=0.5", "-o", out, "-q")
+    expected = nysketch.Basis.fit(data, landmarks=M, emphasis={"x": 2, "y": 0.5})
+    assert nysketch.load(out).basis == expected
+    wrong = run("basis", data, "-m", M, "--emphasis", "w=2", "-o", tmp_path / "b.nysk")
+    assert "--emphasis names column 'w', which is not among those of the basis: x, y, z" in wrong.stderr
+    negative = run("basis", data, "--emphasis", "x=-1", "-o", tmp_path / "b.nysk")
+    assert "--emphasis of column 'x' must be a number between" in negative.stderr
+    idle = run("sketch", data, "--basis", out, "--emphasis", "x=2", "-o", tmp_path / "t.nysk")
+    assert "--emphasis: has no effect with --basis" in idle.stderr

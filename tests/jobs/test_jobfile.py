@@ -128,6 +128,16 @@ def test_the_settings_that_are_shown_give_the_same_settings(tmp_path):
     assert load(tmp_path, shown).settings == job.settings
 
 
+def test_columns_can_count_more(tmp_path):
+    job = load(tmp_path, SMALL + "[basis.emphasis]\nprice = 2\n")
+    assert job.basis_options().emphasis == {"price": 2.0}
+    assert load(tmp_path, as_toml(job.settings)).settings == job.settings
+    with pytest.raises(UsageError, match=r"\[basis\] emphasis must be a table such as"):
+        load(tmp_path, SMALL + "[basis]\nemphasis = 2\n")
+    with pytest.raises(UsageError, match=r"emphasis of column 'price' must be a number between"):
+        load(tmp_path, SMALL + "[basis.emphasis]\nprice = 0\n")
+
+
 def test_show_config_prints_what_would_be_used(tmp_path, run_cli):
     (tmp_path / "job.toml").write_text(SMALL)
     flags = ["run", tmp_path / "job.toml", "--show-config", "--set", "sketch.blocks=8", "--threads", "3"]

@@ -65,6 +65,7 @@ _BASIS_MAKING = {
     "decay": "decay",
     "group": "groups",
     "kind": "kinds",
+    "emphasis": "emphasis",
     "scale": "scaling",
     "pilot_rows": "pilot_rows",
 }
@@ -197,6 +198,14 @@ def basis_making(command: Command) -> Command:
         callback=_kinds,
         help="Kind of a column: number, log or rank (for heavy tails), category, time, or parts of a time: "
         "hour,weekday,yearday,elapsed. Repeat it for each column: --kind price=log --kind zip=category.",
+    )
+    @option(
+        "--emphasis",
+        section=COLUMNS,
+        multiple=True,
+        metavar="COLUMN=FACTOR",
+        help="Let a column count more: price=2 doubles what it adds to squared distances, 0.5 halves it. "
+        "Repeat it for each column.",
     )
     @option(
         "--scale",
