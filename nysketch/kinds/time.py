@@ -45,6 +45,14 @@ class Time(Kind):
             object.__setattr__(self, "neutral", (0.0,) * self._places)
         if len(self.neutral) != self._places:
             raise ValueError("the parts of a time have impossible features")
+        at = 0
+        for part in self.parts:
+            if part == ELAPSED:
+                at += 1
+                continue
+            if not all(-1.0 <= place <= 1.0 for place in self.neutral[at : at + 2]):
+                raise ValueError("a missing time has a place outside of a circle")
+            at += 2
 
     @property
     def _places(self) -> int:
