@@ -116,9 +116,9 @@ class Time(Kind):
     def from_parts(cls, description: dict[str, Any], arrays: Arrays) -> Time:
         """Rebuild from what `describe` returned."""
         del arrays  # there are none
-        neutral = tuple(finite_number(value, "`neutral`") for value in description["neutral"])
+        neutral = tuple(finite_number(value, "the neutral value") for value in description["neutral"])
         parts = tuple(str(part) for part in description["parts"])
-        return cls(parts, flag(description["missing"], "`missing`"), neutral)
+        return cls(parts, flag(description["missing"], "the flag of missing values"), neutral)
 
 
 def _on_circle(part: str, column: str) -> list[str]:
