@@ -31,7 +31,7 @@ def coreset(
     kinds: Mapping[str, str] | Sequence[str] | None = None,
     weights: str | None = None,
     keep: Sequence[str] = (),
-    nulls: str = "error",
+    nulls: str = "auto",
     landmarks: int | str = DEFAULT_LANDMARKS,
     max_landmarks: int = DEFAULT_CAP,
     sampling: str = DEFAULT_SAMPLING,
@@ -77,9 +77,9 @@ def coreset(
     columns, exclude, weights, nulls
         Which columns and rows to read: see `sketch`.
     kinds : mapping of str to str, or list of str, optional
-        Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-        "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
-        "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+        Kinds of columns that shall be others than by their types, such as {"price": "log",
+        "zip": "category", "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank",
+        "category", "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
     keep : list of str
         Columns of any type to copy beside the chosen rows.
     landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed

@@ -48,9 +48,8 @@ def uninformative(
         elif isinstance(column.kind, Category):
             if why := _of_category(known, len(values), texts.get(column.name, {})):
                 found[column.name] = why
-        elif isinstance(column.kind, Time):
-            if why := _of_time(known, len(values), column.kind):
-                found[column.name] = why
+        elif isinstance(column.kind, Time) and (why := _of_time(known, len(values), column.kind)):
+            found[column.name] = why
     return found
 
 

@@ -28,6 +28,7 @@ from nysketch.engines.protocol import Check
 from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, SchemaError, UsageError, option
 from nysketch.kinds import parse_kinds
+from nysketch.passes.chunks import pilot_policy
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.left_out import uninformative
 from nysketch.passes.task import FragmentTask
@@ -202,6 +203,7 @@ def read_pilot_for(
 ) -> Pilot:
     """Return as many rows, drawn uniformly from the source, as it takes to make a basis."""
     require_seed(seed)
+    nulls = pilot_policy(nulls, text=options.text)
     wanted = pilot_rows_for(options, row_width(source))
     # To find the number of landmarks, a pilot may well be smaller than the largest.
     at_least = 1 if options.m == AUTO else options.most
