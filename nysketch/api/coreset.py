@@ -32,7 +32,7 @@ def coreset(
     emphasis: Mapping[str, float] | None = None,
     weights: str | None = None,
     keep: Sequence[str] = (),
-    nulls: str = "error",
+    nulls: str = "auto",
     landmarks: int | str = DEFAULT_LANDMARKS,
     max_landmarks: int = DEFAULT_CAP,
     sampling: str = DEFAULT_SAMPLING,
@@ -78,9 +78,9 @@ def coreset(
     columns, exclude, weights, nulls
         Which columns and rows to read: see `sketch`.
     kinds : mapping of str to str, or list of str, optional
-        Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-        "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
-        "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+        Kinds of columns that shall be others than by their types, such as {"price": "log",
+        "zip": "category", "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank",
+        "category", "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
     emphasis : mapping of str to float, optional
         Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
     keep : list of str

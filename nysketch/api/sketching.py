@@ -38,7 +38,7 @@ def sketch(
     kinds: Mapping[str, str] | Sequence[str] | None = None,
     emphasis: Mapping[str, float] | None = None,
     weights: str | None = None,
-    nulls: str = "error",
+    nulls: str = "auto",
     landmarks: int | str = DEFAULT_LANDMARKS,
     max_landmarks: int = DEFAULT_CAP,
     sampling: str = DEFAULT_SAMPLING,
@@ -95,19 +95,20 @@ def sketch(
         File to write the sketch to, as the command does: progress is saved beside it, and the same call
         continues after an interruption. The sketch is returned all the same.
     columns, exclude : list of str, optional
-        Columns to use, in this order, and columns to leave out. Default: all numeric ones but
-        serial numbers and constants.
+        Columns to use, in this order, and columns to leave out. Default: all but serial
+        numbers, identifiers, free text and constants.
     kinds : mapping of str to str, or list of str, optional
-        Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-        "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
-        "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+        Kinds of columns that shall be others than by their types, such as {"price": "log",
+        "zip": "category", "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank",
+        "category", "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
     emphasis : mapping of str to float, optional
         Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
     weights : str, optional
         Column of non-negative row weights.
-    nulls : {"error", "drop", "keep"}
+    nulls : {"auto", "error", "drop", "keep"}
         What to do with rows that hold nulls or NaN: stop; drop them, and those with infinities; or keep
-        them, where a missing value takes a neutral place and counts as missing.
+        them, where a missing value takes a neutral place and counts as missing. "auto" keeps them if a
+        basis is made, or the one that is given has kinds of columns; else it stops.
     landmarks : int or "auto"
         Number of landmark rows, or of Fourier features. "auto" doubles it until the error of the landmarks
         is below that of the sampling, up to `max_landmarks`.

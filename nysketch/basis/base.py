@@ -61,7 +61,7 @@ class Basis:
         kinds: Mapping[str, str] | Sequence[str] | None = None,
         emphasis: Mapping[str, float] | None = None,
         weights: str | None = None,
-        nulls: str = "error",
+        nulls: str = "auto",
         landmarks: int | str = 1000,
         max_landmarks: int = 2000,
         sampling: str = "kmeans++",
@@ -91,17 +91,17 @@ class Basis:
         data
             Rows: anything that `nysketch.sketch` takes and that can be read twice.
         columns, exclude : list of str, optional
-            Columns to use, in this order, and columns to leave out. Default: all numeric ones but
-            serial numbers and constants.
+            Columns to use, in this order, and columns to leave out. Default: all but serial
+            numbers, identifiers, free text and constants.
         kinds : mapping of str to str, or list of str, optional
-            Kinds of columns that are no plain numbers, such as {"price": "log", "zip": "category",
-            "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank", "category",
-            "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+            Kinds of columns that shall be others than by their types, such as {"price": "log",
+            "zip": "category", "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank",
+            "category", "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
         emphasis : mapping of str to float, optional
             Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
         weights : str, optional
             Column of row weights, which is no feature. It has no effect on the sample.
-        nulls : {"error", "drop", "keep"}
+        nulls : {"auto", "error", "drop", "keep"}
             What to do with rows that hold nulls or NaN: see `nysketch.sketch`.
         landmarks, max_landmarks, sampling, features, frequencies, scale, pilot_rows, seed
             How the basis is made: see `nysketch.sketch`.

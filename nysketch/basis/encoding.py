@@ -97,13 +97,17 @@ def _vocabulary(found: Floats, values: Mapping[float, str], most: int) -> tuple[
     return kind, code_of[inverse]
 
 
-def _parts(found: Floats, name: str) -> tuple[str, ...]:
-    """Return the parts of a time that the pilot shows most of."""
+def varying_parts(found: Floats) -> tuple[str, ...]:
+    """Return the parts of a time that the pilot shows most of; there may be none."""
     hours = len(np.unique(np.floor(24 * turns_of(HOUR, found))))
     weekdays = len(np.unique(turns_of(WEEKDAY, found)))
     span = float(found.max() - found.min()) / DAY
     varies = {HOUR: hours >= _HOURS, WEEKDAY: weekdays >= _WEEKDAYS, YEARDAY: span >= _YEAR_DAYS}
-    parts = tuple(part for part, enough in varies.items() if enough)
+    return tuple(part for part, enough in varies.items() if enough)
+
+
+def _parts(found: Floats, name: str) -> tuple[str, ...]:
+    parts = varying_parts(found)
     if not parts:
         raise InputError(
             f"column {name!r} is a time of which the pilot shows no full day, week or year: name its parts, "

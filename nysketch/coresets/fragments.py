@@ -120,7 +120,7 @@ class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
     """Reduces one fragment to a few weighted rows."""
 
     def __init__(self, source: Source, basis: NystromBasis, functions: TestFunctions, nulls: str) -> None:
-        super().__init__(source, nulls=nulls)
+        super().__init__(source, nulls=nulls, fill=basis.fill)
         self._basis, self._functions = basis, functions
         self._block_rows = block_rows_of(len(functions) + 1, basis.row_width)
         # One half to choose by, the other to judge by: see discrepancy.py.

@@ -44,7 +44,7 @@ from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError, UsageError
 from nysketch.models.mixture import MixtureModel
-from nysketch.passes.chunks import chunk_rows_for, no_rows_left
+from nysketch.passes.chunks import chunk_rows_for, no_rows_left, pass_policy
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.memory import Room, Taken, room_for
 from nysketch.passes.pilot import (
@@ -98,7 +98,9 @@ def coreset_of_source(
 ) -> Coreset:
     """Choose test functions, making a basis first if it is to be made; then read all rows, once."""
     plan = prepare(source, basis, options, execution)
-    return reduce_source(source, plan, nulls=options.nulls, execution=execution)
+    made = isinstance(basis_of(basis), BasisOptions)
+    nulls = pass_policy(options.nulls, plan.basis, made=made)
+    return reduce_source(source, plan, nulls=nulls, execution=execution)
 
 
 # ---- before the pass -------------------------------------------------------------------------------
@@ -136,8 +138,11 @@ def prepare(
         raise UsageError(
             '`functions="auto"` depends on the number of rows, which a stream does not tell: give a number'
         )
-    reading: dict[str, Any] = {"seed": options.seed, "nulls": options.nulls, "execution": execution}
     known_rows, basis = RowDistribution(), basis_of(given)
+    nulls = (
+        options.nulls if isinstance(basis, BasisOptions) else pass_policy(options.nulls, basis, made=False)
+    )
+    reading: dict[str, Any] = {"seed": options.seed, "nulls": nulls, "execution": execution}
     if isinstance(basis, BasisOptions):
         drawn = read_pilot_for(source, basis, **reading)
         basis, pilot = fit_pilot(source, drawn, basis, seed=options.seed, execution=execution)

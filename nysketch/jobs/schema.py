@@ -213,7 +213,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "columns": Key(texts),
         "exclude": Key(texts, []),
         "weights": Key(text),
-        "nulls": Key(choice("error", "drop", "keep"), "error"),
+        "nulls": Key(choice("auto", "error", "drop", "keep"), "auto"),
         "dataset": Key(texts, []),
         "allow_external": Key(flag, False),
         "retries": Key(count(), 4),

@@ -119,8 +119,8 @@ class Number(Kind):
         """Rebuild from what `describe` and `arrays` returned."""
         return cls(
             str(description["transform"]),
-            flag(description["missing"], "`missing`"),
-            finite_number(description["neutral"], "`neutral`"),
+            flag(description["missing"], "the flag of missing values"),
+            finite_number(description["neutral"], "the neutral value"),
             arrays.get("knots"),
         )
 

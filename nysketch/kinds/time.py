@@ -45,6 +45,14 @@ class Time(Kind):
             object.__setattr__(self, "neutral", (0.0,) * self._places)
         if len(self.neutral) != self._places:
             raise ValueError("the parts of a time have impossible features")
+        at = 0
+        for part in self.parts:
+            if part == ELAPSED:
+                at += 1
+                continue
+            if not all(-1.0 <= place <= 1.0 for place in self.neutral[at : at + 2]):
+                raise ValueError("a missing time has a place outside of a circle")
+            at += 2
 
     @property
     def _places(self) -> int:
@@ -112,9 +120,9 @@ class Time(Kind):
     def from_parts(cls, description: dict[str, Any], arrays: Arrays) -> Time:
         """Rebuild from what `describe` returned."""
         del arrays  # there are none
-        neutral = tuple(finite_number(value, "`neutral`") for value in description["neutral"])
+        neutral = tuple(finite_number(value, "the neutral value") for value in description["neutral"])
         parts = tuple(str(part) for part in description["parts"])
-        return cls(parts, flag(description["missing"], "`missing`"), neutral)
+        return cls(parts, flag(description["missing"], "the flag of missing values"), neutral)
 
 
 def _on_circle(part: str, column: str) -> list[str]:

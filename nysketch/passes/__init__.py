@@ -6,6 +6,7 @@ shards.py       one part of a source: 3/16
 chunks.py       batches of any size → chunks of rows, checked and numbered
 task.py         what all work on fragments shares
 pilot.py        a sample of rows to make a basis from
+left_out.py     columns that it shows to be no features
 accumulate.py   a fragment → its sums; all fragments so far → a tally
 sketching.py    the pass
 rows.py         functions of rows: features, embeddings, labels

@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 from nysketch._support.html_repr import counted
 from nysketch._types import Floats
 from nysketch.accumulators.grids import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from nysketch.basis.base import Basis
 from nysketch.columns import total_width
 from nysketch.errors import InputError, InvalidRowsError, UsageError
 from nysketch.sources.protocol import TEXT_ROWS, Batch, Fragment, Source
 from nysketch.sources.selection import names_of
 from nysketch.tiles.chunk import Chunk
 
-NULL_POLICIES = ("error", "drop", "keep")
+ERROR, DROP, KEEP = "error", "drop", "keep"
+NULL_POLICIES = (ERROR, DROP, KEEP)
+# By default, rows with missing values are kept if the basis is made for them, or knows what to do with them.
+AUTO = "auto"
 
 
 def chunk_rows_for(d: int) -> int:
@@ -41,6 +45,23 @@ def require_null_policy(nulls: str) -> None:
     """Raise a UsageError unless this is something that can be done with rows that hold nulls."""
     if nulls not in NULL_POLICIES:
         raise UsageError(f"`nulls` must be one of {', '.join(NULL_POLICIES)}, not {nulls!r}")
+
+
+def pilot_policy(nulls: str, *, text: bool) -> str:
+    """Return what becomes of rows with nulls where a basis is to be made."""
+    return nulls if nulls != AUTO else ERROR if text else KEEP
+
+
+def pass_policy(nulls: str, basis: Basis, *, made: bool) -> str:
+    """Return what becomes of rows with nulls at a basis, which may have been `made` for them."""
+    if nulls != AUTO:
+        return nulls
+    return KEEP if basis.encoded or (made and not basis.text) else ERROR
+
+
+def stored_policy(nulls: str, basis: Basis) -> str:
+    """Return what a sketch remembers of it: that of a table without nulls is the same as it ever was."""
+    return pass_policy(nulls, basis, made=False)
 
 
 def require_batch_rows(batch_rows: int | None) -> None:
@@ -200,6 +221,7 @@ class ChunkReader:
         """Read the fragment again and say what is wrong with it, column by column."""
         columns = names_of(self._source.columns, self._source.weights)
         counts = {name: np.zeros(3, np.int64) for name in columns}  # nulls, NaN, infinities
+        kept = {c.name for c in self._source.columns if self._nulls == KEEP and c.width == 1}
         for batch in self._source.read(fragment, self._batch_rows):
             arrays = [*batch.values] + ([batch.weights] if batch.weights is not None else [])
             for name, array, nulls in zip(columns, arrays, batch.nulls, strict=True):
@@ -209,7 +231,8 @@ class ChunkReader:
                 with np.errstate(over="ignore", invalid="ignore"):
                     values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
                 nan, inf = np.isnan(values).any(axis=1), np.isinf(values).any(axis=1)
-                counts[name] += [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
+                found = [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
+                counts[name] += [0, 0, found[2]] if name in kept else found
         problems = [
             f"column {name!r} has "
             + ", ".join(

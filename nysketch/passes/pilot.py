@@ -29,7 +29,9 @@ from nysketch.engines.protocol import Check
 from nysketch.engines.threads import Threads, engine_of
 from nysketch.errors import InputError, SchemaError, UsageError, option
 from nysketch.kinds import parse_kinds
+from nysketch.passes.chunks import pilot_policy
 from nysketch.passes.execution import HERE, Execution
+from nysketch.passes.left_out import uninformative
 from nysketch.passes.task import FragmentTask
 from nysketch.sketches.losses import dropped_in_words, many_dropped
 from nysketch.sources.identifiers import (
@@ -152,15 +154,17 @@ def _no_features(source: Source, pilot: Pilot) -> tuple[dict[str, str], dict[str
     """Return the columns to leave out with the reasons, and the values of those that are constant."""
     if not source.optional:
         return {}, {}
-    constants = constant_columns(pilot, source.columns, source.optional)
+    left_out = uninformative(pilot.rows, source.columns, pilot.texts, source.optional)
+    numbers = frozenset(c.name for c in source.columns if c.name in source.optional and c.kind is None)
+    constants = constant_columns(pilot, source.columns, numbers)
     # A flag may be set in one row of a million: the pilot shows a constant, but statistics know better.
     known = source.extremes(list(constants)) if constants else {}
     constants = {
         name: value for name, value in constants.items() if known.get(name, (value, value)) == (value, value)
     }
     constants = dict(itertools.islice(constants.items(), MOST_REMEMBERED))
-    serial = serial_columns(pilot, source.columns, source.optional)
-    found = dict.fromkeys(serial, SERIAL)
+    serial = serial_columns(pilot, source.columns, numbers)
+    found = left_out | dict.fromkeys(serial, SERIAL)
     found |= {name: constant_in_words(value) for name, value in constants.items()}
     return {c.name: found[c.name] for c in source.columns if c.name in found}, constants
 
@@ -203,6 +207,7 @@ def read_pilot_for(
 ) -> Pilot:
     """Return as many rows, drawn uniformly from the source, as it takes to make a basis."""
     require_seed(seed)
+    nulls = pilot_policy(nulls, text=options.text)
     wanted = pilot_rows_for(options, row_width(source))
     # To find the number of landmarks, a pilot may well be smaller than the largest.
     at_least = 1 if options.m == AUTO else options.most

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from nysketch._support.allocator import give_back
@@ -23,7 +23,7 @@ from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.format import load_basis
 from nysketch.files.validate import require_sound
 from nysketch.passes.accumulate import FragmentAccumulator
-from nysketch.passes.chunks import no_rows_left
+from nysketch.passes.chunks import no_rows_left, pass_policy, stored_policy
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.pilot import fit_basis, reading_columns_of, say_no_features
 from nysketch.passes.shards import Shard, fragments_of, provenance_of, rows_of, why_no_rows
@@ -101,7 +101,9 @@ def run_pass(
         raise SchemaError("the basis has other columns than the rows to read")
     give_back()  # what the pilot took
     rows_to_read, engine = rows_of(source, shard), engine_of(execution.engine)
-    work = FragmentAccumulator(source, basis, options, execution.batch_rows)
+    reading = replace(options, nulls=pass_policy(options.nulls, basis, made=made_by is not None))
+    options = replace(options, nulls=stored_policy(options.nulls, basis))
+    work = FragmentAccumulator(source, basis, reading, execution.batch_rows)
     if checkpoint is None:
         running = work.running()
     else:

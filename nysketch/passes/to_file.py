@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from nysketch.errors import (
 from nysketch.files.checkpoint import Checkpoint
 from nysketch.files.container import require_small_header
 from nysketch.files.format import load_sketch, save, sketch_parts
+from nysketch.passes.chunks import stored_policy
 from nysketch.passes.execution import HERE, Execution
 from nysketch.passes.pilot import say_losses_of_pilot
 from nysketch.passes.shards import Shard, provenance_of
@@ -36,6 +37,7 @@ from nysketch.passes.task import require_unchanged
 from nysketch.sketches.sketch import Sketch
 from nysketch.sources.identifiers import is_no_feature
 from nysketch.sources.protocol import Source
+from nysketch.sources.selection import TEXT, TIME
 
 IF_EXISTS = ("fail", "skip", "overwrite")
 
@@ -107,7 +109,7 @@ def sketch_to_file(
             checkpoint = Checkpoint(
                 output,
                 request,
-                alternatives=_as_before(request, basis, options),
+                alternatives=_as_before(request, source, basis, options),
                 every=saving.checkpoint_every,
                 restart=saving.restart,
             )
@@ -180,18 +182,28 @@ def _offered(source: Source, basis: Basis) -> list[Column]:
     """Return the columns a basis was made from: its own, and those of `source` that it left out itself."""
     left_out = basis.origin.get("left_out", {})
     held = {column.name for column in basis.columns}
-    gone = {n for n in source.optional if n not in held and is_no_feature(left_out.get(n, ""))}
+    gone = {n for n in source.optional if n not in held and _left_out_then(left_out.get(n, ""))}
     own = iter(basis.columns)
     offered = [column if column.name in gone else next(own, None) for column in source.columns]
     return [*(column for column in offered if column is not None), *own]
 
 
+def _left_out_then(why: str) -> bool:
+    """Tell whether a basis left out a column on offer, or one of a type that had no kind at the time."""
+    return is_no_feature(why) or why in (TEXT, TIME)
+
+
 def _as_before(
-    request: dict[str, Any], basis: Basis | BasisOptions, options: PassOptions
+    request: dict[str, Any], source: Source, basis: Basis | BasisOptions, options: PassOptions
 ) -> list[dict[str, Any]]:
     """Return the requests whose unfinished work can be continued by this one."""
     # Fragments that were finished without an error had nothing to drop.
     requests = [request | {"options": asdict(options) | {"nulls": "error"}}]
+    if any(column.kind is not None for column in source.columns):
+        # Before there were kinds, such columns were not on offer.
+        optional = [c for c in source.columns if c.kind is None or c.name not in source.optional]
+        older = [[column.name, column.width] for column in optional]
+        requests += [other | {"columns": older} for other in (request, *requests)]
     if isinstance(basis, BasisOptions):
         # Nothing is read again because the default has become another.
         requests += [other | {"basis": basis.before_auto().describe()} for other in (request, *requests)]
@@ -223,6 +235,7 @@ def _up_to_date(
         "part": [(whole.of, held) for whole, held in have.provenance.parts],
     }
     provenance = provenance_of(source, shard)
+    options = replace(options, nulls=stored_policy(options.nulls, have.basis))
     asked = _request(source, basis, options) | {
         "inputs": provenance,
         "part": [(whole.of, held) for whole, held in provenance.parts],

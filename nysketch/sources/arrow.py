@@ -83,8 +83,10 @@ def field_of(kind: pa.DataType) -> Field:
         return Field(text, width=None, left_out=f"{text}: name it in `columns` to use it")
     why = TEXT if _is_text(kind) else TIME if pa.types.is_temporal(kind) else text
     if pa.types.is_duration(kind):  # a number of seconds, if it is wanted
-        return Field(text, left_out=why)
-    return Field(text, width=0, left_out=why, text=_is_text(kind), time=why == TIME)
+        return Field(text, left_out=why, automatic="number")
+    of_day = pa.types.is_time(kind)
+    automatic = {TEXT: "category", TIME: "hour" if of_day else "time"}.get(why, "")
+    return Field(text, width=0, left_out=why, text=_is_text(kind), time=why == TIME, automatic=automatic)
 
 
 def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
@@ -226,9 +228,10 @@ def choose_columns(
     columns = []
     for name in names:
         field = require_field(fields, name, where)
-        if name in selection.kinds:
-            require_kind(field, name, selection.kinds[name], where)
-            columns.append(Column(name, kind=selection.kinds[name]))
+        kind = None if selection.text else selection.kind_of(name, field)
+        if kind is not None:
+            require_kind(field, name, kind, where)
+            columns.append(Column(name, kind=kind))
             continue
         if selection.text:
             require_text(field, name, where)

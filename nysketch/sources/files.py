@@ -291,6 +291,9 @@ def _choose_columns(
 
     offered = first.fields
     columns, left_out = choose_columns(offered, selection, where, width_of)
+    if selection.columns is None and selection.automatic:
+        columns, gone = _in_all_files(columns, files, selection)
+        left_out |= gone
     for file in files[1:]:
         fields = file.fields
         require_same(fields, columns, str(file.location), first=offered, first_where=where)
@@ -301,6 +304,23 @@ def _choose_columns(
             taken = (n for n, field in fields.items() if not field.why_left_out(text=selection.text))
             left_out |= dict.fromkeys((n for n in taken if n not in offered), f"not in {where}")
     return columns, left_out
+
+
+def _in_all_files(
+    columns: tuple[Column, ...], files: Sequence[TableFile], selection: Selection
+) -> tuple[tuple[Column, ...], dict[str, str]]:
+    """Return the columns without those taken for their type that some file does not have, and why not."""
+    gone: dict[str, str] = {}
+    for column in columns:
+        if column.name in selection.kinds or not selection.is_automatic(files[0].fields[column.name]):
+            continue
+        for file in files[1:]:
+            field = file.fields.get(column.name)
+            if field is None or not field.is_usable(column):
+                what = "not" if field is None else f"{field.type}"
+                gone[column.name] = f"{what} in {file.location}"
+                break
+    return tuple(column for column in columns if column.name not in gone), gone
 
 
 def _fingerprint(file: TableFile) -> Input:

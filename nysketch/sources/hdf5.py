@@ -401,7 +401,8 @@ def _field(dataset: h5py.Dataset) -> Field:
     text = f"{_type(dataset)[1]} {dataset.shape}"
     if _kind(dataset) != "number":
         is_text = _kind(dataset) == "text" and dataset.ndim == 1
-        return Field(text, width=0, left_out=TEXT if is_text else text, text=is_text)
+        automatic = "category" if is_text else ""
+        return Field(text, width=0, left_out=TEXT if is_text else text, text=is_text, automatic=automatic)
     return Field(text, width=1 if dataset.ndim == 1 else dataset.shape[1])
 
 

@@ -33,7 +33,10 @@ from nysketch._types import Floats
 from nysketch.columns import Column
 
 SERIAL = "serial number"
-_CONSTANT = "constant"
+CONSTANT = "constant"
+# Of columns that are no numbers: see passes/left_out.py.
+IDENTIFIER, NO_VALUES, FREE_TEXT = "identifier", "no values", "free text"
+SHORT_TIME = "time of no full day, week or year"
 
 # Of fewer rows, nothing is left out: ten rows have too many columns that are sorted, or constant, by chance.
 FEWEST_ROWS = 30
@@ -192,12 +195,13 @@ def _correlation(values: Floats, numbers: NDArray[np.int64], starts: NDArray[np.
 
 def constant_in_words(value: float) -> str:
     """Return why a constant is left out."""
-    return f"{_CONSTANT} {number_in_words(value)}"
+    return f"{CONSTANT} {number_in_words(value)}"
 
 
 def is_no_feature(why: str) -> bool:
     """Tell whether a column was left out because of what it holds."""
-    return why == SERIAL or why.startswith(f"{_CONSTANT} ")
+    found = (SERIAL, IDENTIFIER, NO_VALUES, FREE_TEXT, SHORT_TIME)
+    return why in found or why.startswith(f"{CONSTANT} ")
 
 
 def number_in_words(value: float) -> str:

@@ -28,6 +28,7 @@ class ReadKeywords(TypedDict, total=False):
     keep: Sequence[str]
     every_number: bool
     kinds: Mapping[str, KindRequest]
+    automatic: bool
     datasets: Sequence[str]
     allow_external: bool
     skip_unreadable: bool
@@ -41,7 +42,8 @@ class ReadOptions:
     """How to read rows, whatever they are read for.
 
     `columns` are those to read, in this order, and `exclude` those to leave out; by default all numeric ones
-    are read. `kinds` are those of columns that are no plain numbers. `weights` names the column of row
+    are read. `kinds` are those of columns that are no plain numbers; if they are `automatic`, so are those of
+    text and times. `weights` names the column of row
     weights. `like` are the columns of a basis: then exactly these are read. With `text`, or if the basis has
     text, one column of text is read instead of numbers: the one named, or the only one there is. Columns to
     `keep` can be read beside them, as they are. A basis that is made leaves out serial numbers and constants
@@ -61,6 +63,7 @@ class ReadOptions:
     keep: Sequence[str] = ()
     every_number: bool = False
     kinds: Mapping[str, KindRequest] = field(default_factory=dict)
+    automatic: bool = False
     datasets: Sequence[str] = ()
     allow_external: bool = False
     skip_unreadable: bool = False
@@ -87,7 +90,8 @@ class ReadOptions:
         if isinstance(basis, Basis):
             return self.for_columns(basis.columns)
         columns = basis.columns_to_read(self.columns)
-        return replace(self, columns=columns, text=basis.text, kinds=parse_kinds(basis.kinds))
+        kinds, text = parse_kinds(basis.kinds), basis.text
+        return replace(self, columns=columns, text=text, kinds=kinds, automatic=not text)
 
     def selection(self) -> Selection:
         """Return which columns to select; raise UsageError where options contradict each other."""
@@ -118,8 +122,9 @@ class ReadOptions:
                 f"string kernels read one text column, not {len(columns)}: choose one with `columns`"
             )
         chosen = None if columns is None else tuple(columns)
+        automatic = self.automatic and self.like is None and not text
         keep, exclude = tuple(self.keep), tuple(self.exclude)
-        return Selection(chosen, exclude, self.weights, text, keep, self.every_number, kinds)
+        return Selection(chosen, exclude, self.weights, text, keep, self.every_number, kinds, automatic)
 
 
 def _listed(names: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -16,11 +16,21 @@ EXCLUDED, ROW_WEIGHTS = "excluded", "row weights"
 TEXT, TIME = "text", "time"
 
 
+# Kinds by type. Durations are numbers of seconds; times of the day have no week.
+_AUTOMATIC: dict[str, Kind | None] = {
+    "category": Category(),
+    "time": Time(),
+    "hour": Time(("hour",)),
+    "number": None,
+}
+
+
 @dataclass(frozen=True)
 class Field:
     """A column on offer. `width` is 0 if it holds no numbers, None for a list of unknown length.
 
-    `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text.
+    `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text. `automatic`
+    is the kind that it has unless another is named; none if it is one of numbers.
     """
 
     type: str
@@ -29,6 +39,7 @@ class Field:
     text: bool = False
     text_left_out: str = ""
     time: bool = False
+    automatic: str = ""
 
     def is_usable(self, column: Column) -> bool:
         """Say whether it can be read as a column: as text, as a kind, or else as numbers."""
@@ -54,7 +65,8 @@ class Selection:
     """Which columns the user wants: all numeric ones unless `columns` are named; or the one of `text`.
 
     Those to `keep` pass through unchanged, whether or not they are among the others. With `every_number`,
-    numeric columns are taken as if they were named. Columns that have `kinds` are taken, too.
+    numeric columns are taken as if they were named. Columns that have `kinds` are taken, too. With
+    `automatic`, as for a new basis, so are those that have a kind by their type.
     """
 
     columns: tuple[str, ...] | None = None
@@ -64,6 +76,17 @@ class Selection:
     keep: tuple[str, ...] = ()
     every_number: bool = False
     kinds: Mapping[str, Kind] = field(default_factory=dict)
+    automatic: bool = False
+
+    def kind_of(self, name: str, field: Field) -> Kind | None:
+        """Return the kind that a column has, by its name or by its type."""
+        if name in self.kinds or not self.is_automatic(field):
+            return self.kinds.get(name)
+        return _AUTOMATIC[field.automatic]
+
+    def is_automatic(self, field: Field) -> bool:
+        """Tell whether a column is taken because of its type."""
+        return bool(self.automatic and field.automatic and not (self.columns is None and field.text_left_out))
 
     def optional(self, columns: Iterable[Column]) -> frozenset[str]:
         """Return which of the chosen columns nobody named: those that are no features can be left out."""
@@ -87,7 +110,7 @@ class Selection:
                 left_out[name] = EXCLUDED
             elif name == self.weights:
                 left_out[name] = ROW_WEIGHTS
-            elif name in self.kinds:
+            elif name in self.kinds or (not self.text and self.is_automatic(here)):
                 chosen.append(name)
             elif self.columns is None and (why := here.why_left_out(text=self.text)):
                 left_out[name] = why

@@ -143,7 +143,7 @@ def test_commands_have_the_options_that_examples_use(page):
 # Options of other programs, of scripts, and one that there is not.
 OTHERS = {
     "docs/contributing.md": {"--check"},
-    "docs/benchmarks/attacks.md": {"--kind", "--count"},
+    "docs/benchmarks/attacks.md": {"--count"},
     "docs/benchmarks/coresets.md": {"--section", "--most", "--out", "--picture"},
     "docs/benchmarks/memory.md": {"--software", "--cold"},
     "docs/benchmarks/scale.md": {"--section", "--rows"},

@@ -32,7 +32,7 @@ DOERS = {
     "independence": [nysketch.independence, nysketch.sketch],
     "report": [nysketch.write_report],
 }
-RENAMED = {"dataset": "datasets", "group": "groups"}
+RENAMED = {"dataset": "datasets", "group": "groups", "kind": "kinds"}
 # What only a shell needs: how things are printed, where inputs are listed, which cluster runs a pass.
 SHELL_ONLY = {
     "json", "quiet", "verbose", "log-format", "from-file", "scheduler", "workers", "worker-wait",

@@ -288,8 +288,8 @@ def table(command: Command) -> Command:
         type=click.UNPROCESSED,
         callback=names,
         metavar="NAMES",
-        help="Columns to use, in this order: a,b,c. Default: all numeric columns but serial numbers and "
-        "constants.",
+        help="Columns to use, in this order: a,b,c. Default: all columns but serial numbers, "
+        "identifiers, free text and constants.",
     )
     @option(
         "--exclude",
@@ -333,11 +333,12 @@ row_weights = weights("Column of non-negative row weights.")
 nulls_of_columns = option(
     "--nulls",
     section=COLUMNS,
-    type=click.Choice(["error", "drop", "keep"]),
-    default="error",
+    type=click.Choice(["auto", "error", "drop", "keep"]),
+    default="auto",
     show_default=True,
     help="Rows with nulls or NaN: stop with an error; drop and count them, and those with infinities; or "
-    "keep them: a missing value takes a neutral place, and counts as missing.",
+    "keep them: a missing value takes a neutral place, and counts as missing. auto: keep if a basis is made, "
+    "or has kinds of columns; else error.",
 )
 
 nulls = option(
