@@ -45,7 +45,7 @@ def refine(
     source: Source,
     passes: int,
     *,
-    nulls: str = "error",
+    nulls: str = "keep",
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Refined:

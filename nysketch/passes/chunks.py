@@ -209,7 +209,8 @@ class ChunkReader:
                 with np.errstate(over="ignore", invalid="ignore"):
                     values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
                 nan, inf = np.isnan(values).any(axis=1), np.isinf(values).any(axis=1)
-                counts[name] += [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
+                # Rows of each; missing categories have a code, and are not NaN.
+                counts[name] += [nulls, max(int(nan.sum()) - nulls, 0), int(inf.sum())]
         problems = [
             f"column {name!r} has "
             + ", ".join(
