@@ -3,7 +3,8 @@
 base.py         what all models share
 columns.py      columns and their kinds in the file of a model
 kmeans.py       cluster centres
-mixture.py      Gaussian mixtures
+mixture.py      mixtures
+mixed.py        mixtures of columns with kinds: categories and circles beside Gaussians
 stored.py       from what a file holds to a model
 files.py        model files: JSON, Parquet, NumPy
 apply.py        labels of all rows of a source
