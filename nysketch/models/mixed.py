@@ -133,7 +133,9 @@ class MixedTerms:
     def _cuts(self) -> list[slice]:
         """Where each of the statistics above are."""
         g, c = len(self._gaussians[0]), len(self._circles[0])
-        ends = np.cumsum([0, g, g, g, c, c, c, len(self._codes), len(self._indicators), len(self._indicators)])
+        ends = np.cumsum(
+            [0, g, g, g, c, c, c, len(self._codes), len(self._indicators), len(self._indicators)]
+        )
         return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
 
     # ---- components
@@ -194,7 +196,9 @@ class MixedTerms:
         spread = np.where(some, yy / divisors - (y / divisors) ** 2, old_variance)
         if covariance == "spherical" and len(at):
             pooled = (np.maximum(spread, 0) * r).sum(axis=1) / np.maximum(r.sum(axis=1), 1e-300)
-            spread = np.repeat(np.where(some.any(axis=1), pooled, old_variance[:, 0])[:, None], len(at), axis=1)
+            spread = np.repeat(
+                np.where(some.any(axis=1), pooled, old_variance[:, 0])[:, None], len(at), axis=1
+            )
             floor = np.full(len(at), floor.min())
         spread = np.maximum(spread, floor)
         gone = self._gone(means, missing)

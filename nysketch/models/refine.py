@@ -211,9 +211,7 @@ def _expectation_maximisation(
     return new, {"mean_log_likelihood": float(sums["likelihood"]) / weight}
 
 
-def _of_mixed(
-    model: MixtureModel, sum_of: SumOver, *, floors: Floats
-) -> tuple[MixtureModel, dict[str, Any]]:
+def _of_mixed(model: MixtureModel, sum_of: SumOver, *, floors: Floats) -> tuple[MixtureModel, dict[str, Any]]:
     """Give each component what its share of the rows has, where columns have kinds."""
     terms = model.terms
 

@@ -58,8 +58,11 @@ def adult(rows=48_842, seed=0):
         ("workclass", 8, 0.5), ("marital", 7, 0.3), ("occupation", 14, 0.6), ("relationship", 6, 0.3),
         ("race", 5, 3.0), ("sex", 2, 1.0), ("country", 41, 5.0),
     ):  # fmt: skip
-        shares = rng.dirichlet(np.full(count, spread), 6) if name != "country" else np.tile(
-            np.array([0.9, *np.full(40, 0.0025)]), (6, 1))
+        shares = (
+            rng.dirichlet(np.full(count, spread), 6)
+            if name != "country"
+            else np.tile(np.array([0.9, *np.full(40, 0.0025)]), (6, 1))
+        )
         codes = (rng.random(rows)[:, None] > np.cumsum(shares[kind], axis=1)[:, :-1]).sum(axis=1)
         values = np.array([f"{name}-{i}" for i in range(count)], object)[codes]
         if name in ("workclass", "occupation"):
@@ -114,7 +117,9 @@ def common(frame, kinds):
             gone = np.isnan(numbers)
             deviation = np.nanstd(numbers)
             if deviation > 0:
-                parts.append((np.where(gone, np.nanmean(numbers), numbers) - np.nanmean(numbers))[:, None] / deviation)
+                parts.append(
+                    (np.where(gone, np.nanmean(numbers), numbers) - np.nanmean(numbers))[:, None] / deviation
+                )
             if gone.any():
                 parts.append(gone[:, None] / np.sqrt(1 - gone.mean()))
         else:
@@ -180,7 +185,7 @@ def run(name, ks=(10, 50), landmarks=1000):
         print(json.dumps(line), flush=True)
 
 
-def prototypes(rows=4000, k=10):
+def prototypes(rows=100_000, k=10):
     """Print the adjusted Rand index and CPU seconds of kmodes on some rows, and of a sketch of all."""
     from kmodes.kprototypes import KPrototypes
     from sklearn.metrics import adjusted_rand_score
@@ -194,7 +199,7 @@ def prototypes(rows=4000, k=10):
     for column in names:
         table[column] = few[column]
     start = clock()
-    model = KPrototypes(k, n_init=1, random_state=0)
+    model = KPrototypes(k, n_init=TRIALS, random_state=0)
     labels = model.fit_predict(table.to_numpy(), categorical=list(range(3, 3 + len(names))))
     theirs = clock() - start
     start = clock()

@@ -1,8 +1,8 @@
 """Mixtures of columns with kinds, by EM on cells: what rows say of components, cells say of their mean row.
 
-A cell knows the mean of every statistic that the density is made of (models/mixed.py), so EM runs on cells as
-on rows, and raises a lower bound on the likelihood of the rows. Then it runs on rows drawn from the cells, whose
-values are as frequent as in their cell; the sampled rows tell which is better.
+A cell knows the mean of every statistic that the density is made of (models/mixed.py), so EM runs on cells
+as on rows, and raises a lower bound on the likelihood of the rows. Then it runs on rows drawn from the cells,
+whose values are as frequent as in their cell; the sampled rows tell which is better.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RESTARTS, _FOLLOWED = 20, 8
 _LOOSE, _STEPS, _TOLERANCE = 40, 300, 1e-7
 _FLOOR = 1e-6
 # Rows drawn from cells, in numbers: 32 MB of features.
-_DRAWN_NUMBERS, _FEWEST, _MOST = 4_000_000, 4000, 50_000
+_DRAWN_NUMBERS, _FEWEST, _MOST = 4_000_000, 4000, 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,8 @@ class MixedLearner:
             )
         if evidence.points is None:
             raise UsageError(
-                "a mixture of columns with kinds is learned from cells, and this sketch has none. Sketch with "
-                "landmarks, and without `cells=False`"
+                "a mixture of columns with kinds is learned from cells, and this sketch has none. Sketch "
+                "with landmarks, and without `cells=False`"
             )
         self._evidence, self._covariance, self._seed = evidence, covariance, seed
         self._points: Points = evidence.points
