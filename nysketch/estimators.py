@@ -35,6 +35,7 @@ from nysketch.basis.options import DEFAULT_LANDMARKS, BasisOptions
 from nysketch.columns import Column
 from nysketch.engines.threads import Threads
 from nysketch.errors import UsageError
+from nysketch.kinds import KindRequest, parse_kinds
 from nysketch.learning.sweep import sweep
 from nysketch.models.base import block_rows_for
 from nysketch.models.kmeans import KMeansModel
@@ -98,6 +99,7 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     landmarks: int | str
     kernel: Any
     bandwidth: Any
+    kinds: Mapping[str, str] | None
     basis: Any
     trials: int | None
     threads: int | None
@@ -122,6 +124,8 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         self._model = self._learned(sketch)
         if rows is not None:
             self._look_at(rows, weights)
+        elif sketch.basis.encoded and sample_weight is None and not _is_elsewhere(X):
+            self._look_at(X, None)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -180,15 +184,18 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             self._take_features(basis)
         rows = weights = None
         source: Source
-        if _is_elsewhere(X):
-            source = _open(X, sample_weight, basis, before)
+        kinds = parse_kinds(self.kinds) if basis is None else {}
+        tables = bool(kinds) if basis is None else basis.encoded
+        if tables or _is_elsewhere(X):
+            source = _open(X, sample_weight, basis, before, kinds)
         else:
             rows = self._rows(X, reset=basis is None)
             weights = _weights(rows, sample_weight, before)
             if basis is None:
                 self._require_enough(len(rows))
             source = self._weighted_rows(rows, weights, basis, before)
-        options = _like(before, PassOptions(seed=self._seed, weights=source.weights))
+        nulls = "keep" if tables else "error"
+        options = _like(before, PassOptions(seed=self._seed, weights=source.weights, nulls=nulls))
         chosen = self._basis_options(source) if basis is None else basis
         sketch = sketch_source(source, chosen, options, execution=Execution(Threads(self.threads)))
         if basis is None and rows is None:
@@ -200,10 +207,18 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         if not reset:
             check_is_fitted(self, "n_features_in_")
         _require_in_memory(X)
+        if not reset and self._reads_tables:
+            table: Rows = X  # the model finds its columns, and what is missing in them
+            return table
         fewest = self._fewest_rows if reset else 1
         dtypes = [np.float64, np.float32]
         rows: Rows = validate_data(self, X, reset=reset, dtype=dtypes, ensure_min_samples=fewest)
         return rows
+
+    @property
+    def _reads_tables(self) -> bool:
+        """Whether columns have kinds: then rows are tables, whatever their columns hold."""
+        return hasattr(self, "sketch_") and self.sketch_.basis.encoded
 
     def _weighted_rows(
         self, rows: Rows, weights: Floats | None, basis: Basis | None, before: Sketch | None
@@ -224,7 +239,12 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         m = self.landmarks
         if source.rows and isinstance(m, Integral):
             m = min(int(m), source.rows)  # that all rows of a small table are landmarks is nothing to warn of
-        return BasisOptions(m=m, kernel=self.kernel, bandwidth=self.bandwidth, scaling=self._scale())
+        scale = self._scale()
+        if self.kinds and scale == "none":  # of categories and times beside numbers there are no units
+            scale = "auto"
+        return BasisOptions(
+            m=m, kernel=self.kernel, bandwidth=self.bandwidth, scaling=scale, kinds=self.kinds or None
+        )
 
     def _new_seed(self) -> int:
         """Return the seed that `random_state` means: an int is the seed itself."""
@@ -242,9 +262,9 @@ class _Sketched(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _take_features(self, basis: Basis) -> None:
         """Know the features from a basis instead of X."""
         names = [c.name if c.width == 1 else f"{c.name}[{i}]" for c in basis.columns for i in range(c.width)]
-        self.n_features_in_ = basis.d
+        self.n_features_in_ = basis.width
         self.__dict__.pop("feature_names_in_", None)
-        if names != [f"x{i}" for i in range(basis.d)]:  # what the columns of arrays are called: no names
+        if names != [f"x{i}" for i in range(basis.width)]:  # what the columns of arrays are called: no names
             self.feature_names_in_ = np.array(names, dtype=object)
 
     # ---- what clusters and mixtures differ in
@@ -272,10 +292,13 @@ def _like(before: Sketch | None, options: PassOptions) -> PassOptions:
     return replace(options, precision=before.settings["precision"], **before.tally.settings())
 
 
-def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> Source:
-    """Open files or a stream."""
+def _open(
+    X: Any, weights: Any, basis: Basis | None, before: Sketch | None, kinds: Mapping[str, KindRequest]
+) -> Source:
+    """Open files, a stream, or a table whose columns have kinds."""
     if not isinstance(weights, str | None):
-        raise TypeError("for files, sample_weight must be the name of a column")
+        what = "tables with kinds of columns" if kinds or (basis is not None and basis.encoded) else "files"
+        raise TypeError(f"for {what}, sample_weight must be the name of a column")
     if before is not None:
         known = before.settings.get("weights")
         weights = known if weights is None else weights
@@ -284,7 +307,7 @@ def _open(X: Any, weights: Any, basis: Basis | None, before: Sketch | None) -> S
                 f"earlier rows have weights {known!r}, these have {weights!r}: the name must be the same"
             )
     # As of arrays, all columns are taken: what scikit-learn is given to learn from, it learns from.
-    reading = ReadOptions(weights=weights, every_number=True)
+    reading = ReadOptions(weights=weights, every_number=True, kinds=kinds)
     return open_source(X, reading if basis is None else reading.for_basis(basis))
 
 
@@ -330,6 +353,9 @@ class SketchedKMeans(
         "none", "auto", "standard" or "robust". Distances are measured after dividing the columns by their
         scale. By default "none", unlike `nysketch.sketch`: as in scikit-learn, clusters and `inertia_` are
         those in the units of X, and a pipeline has its scaler before.
+    kinds
+        Kinds of columns, such as {"zip": "category", "price": "log", "at": "hour"}. Then X is a table: its
+        columns are found by name, missing values are kept, and columns are scaled ("none" is "auto").
     basis
         A Basis, a Sketch or a file with either, in place of landmarks, kernel, bandwidth and scaling. The
         sketches of estimators with one basis can be added.
@@ -366,6 +392,7 @@ class SketchedKMeans(
         bandwidth: Any = "median",
         # Not as on the command line: here people expect k-means in the units they give.
         scale: str = "none",
+        kinds: Mapping[str, str] | None = None,
         basis: Any = None,
         trials: int | None = None,
         threads: int | None = None,
@@ -377,6 +404,7 @@ class SketchedKMeans(
         self.kernel = kernel
         self.bandwidth = bandwidth
         self.scale = scale
+        self.kinds = kinds
         self.basis = basis
         self.trials = trials
         self.threads = threads
@@ -407,6 +435,8 @@ class SketchedKMeans(
         from scipy.spatial.distance import cdist
 
         rows, model = self._rows(X), self.model_
+        if model.encoded:
+            return np.asarray(model.distances_to_all(rows))
         distances = np.empty((len(rows), model.k), rows.dtype)
         for part in _parts(rows, model):
             distances[part] = cdist(model.scaled(rows[part]), model.scaled_centroids)
@@ -415,11 +445,16 @@ class SketchedKMeans(
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the sum of the squared distances of rows from their nearest centres."""
         rows = self._rows(X)
+        if self._reads_tables:
+            return -self._nearest(rows, None)[1]
         return -self._nearest(rows, _weights(rows, sample_weight))[1]
 
     def _nearest(self, rows: Rows, weights: Floats | None) -> tuple[Labels, float]:
         """Return the clusters of rows, and the sum of squared distances."""
         model: KMeansModel = self.model_
+        if model.encoded:
+            distances = model.distances_to_all(rows)
+            return distances.argmin(axis=1).astype(np.int32), float(np.square(distances.min(axis=1)).sum())
         labels, total = np.empty(len(rows), np.int32), 0.0
         for part in _parts(rows, model):
             labels[part], differences = model.nearest(rows[part])
@@ -488,6 +523,7 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
         kernel: Any = "gaussian",
         bandwidth: Any = "median",
         scale: str | None = None,
+        kinds: Mapping[str, str] | None = None,
         basis: Any = None,
         trials: int | None = None,
         threads: int | None = None,
@@ -500,6 +536,7 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
         self.kernel = kernel
         self.bandwidth = bandwidth
         self.scale = scale
+        self.kinds = kinds
         self.basis = basis
         self.trials = trials
         self.threads = threads
@@ -521,7 +558,9 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
     def covariances_(self) -> Floats:
         """The covariances of the components: k, k × d, or k × d × d numbers."""
         model: MixtureModel = self.model_
-        is_round = model.covariance_type == "spherical" and bool((model.scale == 1).all())
+        is_round = model.covariance_type == "spherical" and bool(
+            (model.scale == 1).all() and not model.encoded
+        )
         return model.covariances[:, 0] if is_round else model.covariances
 
     @property
@@ -565,6 +604,8 @@ class SketchedGaussianMixture(DensityMixin, _Sketched):  # type: ignore[misc]
         model: MixtureModel = self.model_
         if n_samples < 1:
             raise ValueError(f"Invalid value for 'n_samples': {n_samples}. It must be at least 1.")
+        if model.encoded:
+            raise ValueError("rows of columns with kinds cannot be drawn")
         state = check_random_state(self.random_state)
         counts = state.multinomial(n_samples, model.weights / model.weights.sum())
         components = np.repeat(np.arange(model.k, dtype=np.int32), counts)

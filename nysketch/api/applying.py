@@ -30,7 +30,7 @@ def assign(
     keep: Sequence[str] = (),
     responsibilities: bool | None = None,
     distances: bool = False,
-    nulls: str = "error",
+    nulls: str = "keep",
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
@@ -61,8 +61,9 @@ def assign(
         Add the probabilities p0, p1, … of the components. Default: for mixtures.
     distances : bool
         Add the distance to the centroid, in scaled units.
-    nulls : {"error", "drop"}
-        Rows with nulls, NaN or infinities: stop, or leave their label null.
+    nulls : {"keep", "error", "drop"}
+        Missing values: take them as such where columns of the model have kinds, and stop where none has;
+        stop; or leave the label of these rows null. Infinities are errors, unless they are dropped.
     datasets, allow_external, skip_unreadable, retries, timeout
         How files are read: see `sketch`.
     threads, engine, memory
@@ -145,7 +146,7 @@ def score(
     data: Any,
     *,
     weights: str | None = None,
-    nulls: str = "error",
+    nulls: str = "keep",
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
@@ -166,8 +167,9 @@ def score(
         Rows: anything that `sketch` takes.
     weights : str, optional
         Column of non-negative row weights.
-    nulls : {"error", "drop"}
-        What to do with rows that hold nulls, NaN or infinities.
+    nulls : {"keep", "error", "drop"}
+        Missing values: take them as such where columns of the model have kinds, and stop where none
+        has; stop; or drop these rows. Infinities are errors, unless they are dropped.
     datasets, allow_external, skip_unreadable, retries, timeout
         How files are read: see `sketch`.
     threads, engine, memory

@@ -30,7 +30,7 @@ def learn_kmeans(
     refine: int = 0,
     data: Any = None,
     weights: str | None = None,
-    nulls: str = "error",
+    nulls: str = "keep",
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
@@ -65,8 +65,9 @@ def learn_kmeans(
         Rows to refine on: anything that `sketch` takes.
     weights : str, optional
         Column of row weights of `data`. Default: that of the sketch.
-    nulls : {"error", "drop"}
-        What to do with rows of `data` that hold nulls, NaN or infinities.
+    nulls : {"keep", "error", "drop"}
+        Missing values of `data`: take them as such where columns of the model have kinds, and stop where none
+        has; stop; or drop these rows. Infinities are errors, unless they are dropped.
     datasets, allow_external, skip_unreadable, retries, timeout
         How files of `data` are read: see `sketch`.
     threads : int, optional
@@ -119,7 +120,7 @@ def learn_gmm(
     refine: int = 0,
     data: Any = None,
     weights: str | None = None,
-    nulls: str = "error",
+    nulls: str = "keep",
     datasets: Sequence[str] = (),
     allow_external: bool = False,
     skip_unreadable: bool = False,
@@ -156,8 +157,9 @@ def learn_gmm(
         Rows to refine on: anything that `sketch` takes.
     weights : str, optional
         Column of row weights of `data`. Default: that of the sketch.
-    nulls : {"error", "drop"}
-        What to do with rows of `data` that hold nulls, NaN or infinities.
+    nulls : {"keep", "error", "drop"}
+        Missing values of `data`: take them as such where columns of the model have kinds, and stop where none
+        has; stop; or drop these rows. Infinities are errors, unless they are dropped.
     datasets, allow_external, skip_unreadable, retries, timeout
         How files of `data` are read: see `sketch`.
     threads : int, optional

@@ -108,6 +108,30 @@ def print_table(header: list[str], rows: list[list[str]], *, words: tuple[int, .
         echo("  " + "  ".join(cells).rstrip())
 
 
+# How much of the clusters of columns with kinds is printed.
+_MOST_CLUSTERS, _MOST_COLUMNS = 20, 20
+
+
+def print_clusters(clusters: list[dict[str, Any]], noun: str) -> None:
+    """Print what the rows of each cluster have in each column, as models/present.py found it."""
+    from nysketch.models.present import in_words
+
+    for cluster in clusters[:_MOST_CLUSTERS]:
+        echo("")
+        echo(f"{noun} {cluster['cluster']}, {cluster['share']:.1%} of the rows")
+        columns = cluster["columns"][:_MOST_COLUMNS]
+        width = max(len(column["name"]) for column in columns)
+        for column in columns:
+            echo(f"  {column['name']:<{width}}  {in_words(column)}")
+    counts = (
+        (len(clusters) - _MOST_CLUSTERS, f"{noun}s"),
+        (len(clusters[0]["columns"]) - _MOST_COLUMNS, "columns"),
+    )
+    more = [f"{count:,} more {what}" for count, what in counts if count > 0]
+    if more:
+        echo(f"  … {' and '.join(more)}: see --json")
+
+
 def size(count: int) -> str:
     """Return a number of bytes for people."""
     value = float(count)

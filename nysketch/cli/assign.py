@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 @option(
     "--nulls",
     section=COLUMNS,
-    type=click.Choice(["error", "drop"]),
-    default="error",
+    type=click.Choice(["keep", "error", "drop"]),
+    default="keep",
     show_default=True,
-    help="Rows with nulls, NaN or infinities: stop with an error, or write them without a label.",
+    help="Rows with missing values: label them if columns of the model have kinds, which take them, else "
+    "stop with an error; always stop; or write them without a label.",
 )
 @reads_rows
 @common.writes_output

@@ -333,6 +333,9 @@ def _print_model(facts: dict[str, Any]) -> None:
     notes = stored.get("notes")
     for note in notes if isinstance(notes, list) else []:
         _output.echo_message(f"  {note}")
+    if "columns" in facts["clusters"][0]:
+        _output.print_clusters(facts["clusters"], noun)
+        return
     names = feature_names([Column(column["name"], column["width"]) for column in facts["columns"]])
     click.echo(f"\n{noun}s, in the units of the data{' (mean ± standard deviation)' if mixture else ''}")
     shown_clusters, shown_names = facts["clusters"][:_MOST_CLUSTERS], names[:_MOST_FEATURES]

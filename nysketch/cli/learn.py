@@ -111,7 +111,7 @@ _shared = common.stack(
     ),
     common.files,
     common.weights("Column of row weights in --data. Default: as in the sketch."),
-    common.nulls,
+    common.nulls_of_model,
     common.threads,
     common.memory,
     common.writes_output,
@@ -244,6 +244,7 @@ def _counting(bar: Callable[[int, int | None], None]) -> Callable[[str, int], No
 
 def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, quiet: bool) -> None:
     from nysketch.models.mixture import MixtureModel
+    from nysketch.models.present import present
 
     model, result = learned.model, learned.sweep
     facts = model.facts
@@ -259,6 +260,7 @@ def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, qu
                 "skipped_inputs": list(learned.unreadable),
                 "sweep": result.table() if len(result.models) > 1 else None,
                 **{name: facts[name] for name in _SHOWN if name in facts},
+                **({"clusters": present(model)} if model.encoded else {}),
             }
         )
         return
@@ -272,6 +274,8 @@ def _report(learned: Learned, output: Path, seconds: float, *, as_json: bool, qu
         f"{facts['rows']:,} rows, by {facts['decoder']}, in {seconds:.1f} s"
     )
     _output.print_fields(_lines(model))
+    if model.encoded:
+        _output.print_clusters(present(model), "cluster" if model.kind == "kmeans" else "component")
 
 
 _SHOWN = (

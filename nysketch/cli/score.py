@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @common.inputs
 @common.files
 @common.row_weights
-@common.nulls
+@common.nulls_of_model
 @reads_rows
 @common.as_json
 @common.reporting

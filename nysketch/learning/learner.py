@@ -21,6 +21,7 @@ from nysketch.errors import InputError, UsageError
 from nysketch.learning.certificate import certificate, why_none
 from nysketch.learning.decode.decoders import DECODERS, MATCH_MOMENTS, Step, Task
 from nysketch.learning.decode.evidence import Evidence
+from nysketch.learning.decode.mixed import MixedLearner
 from nysketch.learning.decode.mixture import COVARIANCES, Mixture
 from nysketch.learning.decode.select import AUTO, Candidate, Judge, candidates
 from nysketch.models.kmeans import KMeansModel
@@ -82,11 +83,21 @@ class Learner:
         self._judge = Judge(self._evidence, covariance, seed)
         self._covariance, self._decoder, self._trials, self._seed = covariance, decoder, trials, seed
         self._progress = progress
+        if self._evidence.basis.encoded and decoder not in (AUTO, "cells"):
+            raise UsageError(
+                f'`decoder="{decoder}"` works on sums of plain numbers, and columns of this sketch have kinds. '
+                'Use `decoder="cells"`'
+            )
+        self._mixed: MixedLearner | None = None
+        if self._evidence.basis.encoded and covariance is not None:
+            self._mixed = MixedLearner(self._evidence, covariance, seed)
 
     def model(self, k: int) -> AnyModel:
         """Return the best model with k clusters or components: a KMeansModel or a MixtureModel."""
         if k < 1:
             raise UsageError(f"`k` must be at least 1, not {k}")
+        if self._mixed is not None:
+            return self._mixed_model(self._mixed, k)
         task = Task(k, self._covariance, self._trials)
         import sklearn.cluster  # noqa: F401 - the limit below reaches only libraries that are loaded
 
@@ -104,6 +115,40 @@ class Learner:
                 f"the model that was found cannot be stored: {error}. Some columns vary far less than "
                 'others, or far more: sketch with `scale="standard"`, or leave them out with `exclude`'
             ) from error
+
+    def _mixed_model(self, learner: MixedLearner, k: int) -> AnyModel:
+        """Return a mixture of columns with kinds."""
+        import sklearn.cluster  # noqa: F401 - the limit below reaches only libraries that are loaded
+
+        with one_thread(), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            fit = learner.fit(k, self._trials, self._steps(k)("cells"))
+        model = self._in_data_units(fit.mixture)
+        assert isinstance(model, MixtureModel)
+        sketch = self._evidence.sketch
+        sampled = fit.standard_error is not None
+        return replace(
+            model,
+            facts={
+                "basis_digest": sketch.basis.digest,
+                "bic": self._bic(model, fit.log_likelihood),
+                "candidates": [
+                    {"certified": None, "decoder": "cells", "estimate": fit.log_likelihood, "objective": None}
+                ],
+                "certified_log_likelihood": None,
+                "decoder": "cells",
+                "judged_by": "sample" if sampled else "cells",
+                "mean_log_likelihood": fit.log_likelihood,
+                "mean_log_likelihood_se": fit.standard_error,
+                "not_certified": "there is no certificate for mixtures of columns with kinds",
+                "not_estimated": None,
+                "notes": [],
+                "objective": None,
+                "robust": None,
+                "rows": sketch.rows,
+                "seed": self._seed,
+                "total_weight": sketch.total_weight,
+            },
+        )
 
     def _in_data_units(self, mixture: Mixture) -> AnyModel:
         # The largest first: which comes out first is chance otherwise.
@@ -126,6 +171,7 @@ class Learner:
             means=means,
             covariances=mixture.covariances * units,
             covariance_type=self._covariance,
+            fill=basis.fill if basis.encoded else None,
         )
 
     def _steps(self, k: int) -> Callable[[str], Step]:

@@ -35,7 +35,7 @@ class Refinement:
     inputs: list[str]
     passes: int
     reading: ReadOptions = field(default_factory=ReadOptions)  # weights: by default those of the sketch
-    nulls: str = "error"
+    nulls: str = "keep"
     threads: int | None = None
     memory: int = field(default_factory=default_memory)
 
@@ -109,7 +109,7 @@ def refined(
     source: Source,
     passes: int,
     *,
-    nulls: str = "error",
+    nulls: str = "keep",
     threads: int | None = None,
     memory: int,
     progress: Progress | None = None,

@@ -60,7 +60,7 @@ def assign(
     *,
     responsibilities: bool | None = None,
     distances: bool = False,
-    nulls: str = "error",
+    nulls: str = "keep",
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Generator[pa.Table, None, None]:
@@ -160,7 +160,7 @@ def assign_to_file(
     *,
     responsibilities: bool | None = None,
     distances: bool = False,
-    nulls: str = "error",
+    nulls: str = "keep",
     overwrite: bool = False,
     lock_wait: float = 0.0,
     engine: Engine | None = None,

@@ -169,7 +169,8 @@ class Model:
         data
             Rows: whatever `nysketch.sketch` takes. Columns are found by name, in any order and among others;
             those of an array or a list of rows have no names, and must be those of the model in its order.
-            Missing values are errors, unless columns of the model have kinds. Tables larger than memory are labelled by `nysketch.assign`.
+            Missing values are errors, unless columns of the model have kinds. Tables larger than memory are
+            labelled by `nysketch.assign`.
 
         Returns
         -------

@@ -15,6 +15,7 @@ from nysketch.files.format import load, load_with_metadata
 from nysketch.files.kinds import MODEL, kind_of
 from nysketch.models.files import load_model
 from nysketch.models.kmeans import KMeansModel
+from nysketch.models.present import present
 from nysketch.models.stored import AnyModel
 from nysketch.sketches.describe import describe
 from nysketch.sketches.sketch import Sketch
@@ -43,7 +44,10 @@ def describe_model(model: AnyModel) -> dict[str, Any]:
     """Return what is in a model, ready for JSON, in the units of the data."""
     return {
         "clusters": _clusters(model),
-        "columns": [{"name": c.name, "type": "number", "width": c.width} for c in model.columns],
+        "columns": [
+            {"name": c.name, "type": "number" if c.kind is None else c.kind.name, "width": c.width}
+            for c in model.columns
+        ],
         "covariance": None if isinstance(model, KMeansModel) else model.covariance_type,
         "facts": model.facts,
         "features": model.d,
@@ -54,6 +58,13 @@ def describe_model(model: AnyModel) -> dict[str, Any]:
 
 def _clusters(model: AnyModel) -> list[dict[str, Any]]:
     """Return the clusters by their labels; components also have standard deviations."""
+    if model.encoded:
+        found = zip(_centres(model), present(model), strict=True)
+        return [centre | {"columns": cluster["columns"]} for centre, cluster in found]
+    return _centres(model)
+
+
+def _centres(model: AnyModel) -> list[dict[str, Any]]:
     if isinstance(model, KMeansModel):
         return [
             {"centre": centre.tolist(), "cluster": number, "share": float(share)}

@@ -81,6 +81,16 @@ class KMeansModel(Model):
 
     costs = squared_distances
 
+    def distances_to_all(self, data: Any) -> Floats:
+        """Return the distance of each row to each centroid, in scaled units."""
+
+        def work(rows: Floats) -> Floats:
+            from scipy.spatial.distance import cdist
+
+            return np.asarray(cdist(self.scaled(rows), self.scaled_centroids))
+
+        return self._at_rows(data, work, shape=(self.k,))
+
     def nearest(self, rows: Floats) -> tuple[Labels, Floats]:
         """Return the number of the nearest centroid, and what the scaled row differs by from it."""
         labels, differences = np.empty(len(rows), np.int32), np.empty((len(rows), self.d))

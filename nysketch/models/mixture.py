@@ -19,6 +19,7 @@ from nysketch.models.base import (
     row_squares,
     set_by_difference,
 )
+from nysketch.models.mixed import MixedTerms
 
 COVARIANCE_TYPES = ("spherical", "diag", "full")
 # For the same reason, no Gaussian is narrower than its inverse.
@@ -30,7 +31,7 @@ class MixtureModel(Model):
     """A mixture of Gaussians.
 
     Covariances are k × d variances, or k × d × d if they are "full". "spherical" ones are so in scaled
-    units: v·scale² in those of the data.
+    units: v·scale² in those of the data. Where columns have kinds, only numbers are Gaussians: see mixed.py.
     """
 
     weights: Floats
@@ -49,6 +50,8 @@ class MixtureModel(Model):
         if self.covariance_type not in COVARIANCE_TYPES:
             raise ValueError(f"covariance_type must be one of {', '.join(COVARIANCE_TYPES)}")
         full = self.covariance_type == "full"
+        if full and self.encoded:
+            raise ValueError("covariances cannot be full where columns have kinds")
         self._require_shape("covariances", (self.k, self.d, self.d) if full else (self.k, self.d))
         if full:
             deviations = np.sqrt(np.maximum(np.einsum("jaa->ja", self.scaled_covariances), 0))
@@ -62,7 +65,8 @@ class MixtureModel(Model):
         if not (variances > _NARROWEST**2).all():
             raise ValueError("covariances are not positive")
         spread = variances.max(axis=1) - variances.min(axis=1)
-        if self.covariance_type == "spherical" and (spread > 1e-8 * variances.max(axis=1)).any():
+        spherical = self.covariance_type == "spherical" and not self.encoded
+        if spherical and (spread > 1e-8 * variances.max(axis=1)).any():
             raise ValueError("covariances are not spherical: they are not multiples of scale²")
 
     def __repr__(self) -> str:
@@ -86,6 +90,8 @@ class MixtureModel(Model):
     def n_parameters(self) -> int:
         """How many numbers can be chosen freely: what information criteria count."""
         d = self.d
+        if self.encoded:
+            return self.k - 1 + self.k * self.terms.parameters(self.covariance_type)
         each = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[self.covariance_type]
         return self.k - 1 + self.k * (d + each)
 
@@ -106,6 +112,15 @@ class MixtureModel(Model):
             if self.covariance_type == "full":
                 return np.asarray(self.covariances / self.scale[:, None] / self.scale)
             return np.asarray(self.covariances / self.scale / self.scale)
+
+    @cached_property
+    def terms(self) -> MixedTerms:
+        """What statistics of rows the density is made of, where columns have kinds."""
+        return MixedTerms(self.layout, self.center, self.scale)
+
+    @cached_property
+    def _coefficients(self) -> tuple[Floats, Floats]:
+        return self.terms.coefficients(self.weights, self.means, self.covariances)
 
     @cached_property
     def _whitening(self) -> Floats:
@@ -185,6 +200,9 @@ class MixtureModel(Model):
 
     def _log_joint(self, Y: Floats) -> Floats:
         """Return log(weight · density) of every component at scaled rows."""
+        if self.encoded:
+            matrix, constants = self._coefficients
+            return np.asarray(self.terms.statistics(Y) @ matrix + constants)
         squares = self._whitened_squares(Y) if self.covariance_type == "full" else self._weighted_squares(Y)
         squares *= -0.5
         squares += self._peaks

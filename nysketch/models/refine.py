@@ -45,7 +45,7 @@ def refine(
     source: Source,
     passes: int,
     *,
-    nulls: str = "error",
+    nulls: str = "keep",
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Refined:
@@ -60,7 +60,8 @@ def refine(
     if isinstance(model, KMeansModel):
         step: Callable[..., tuple[Any, dict[str, Any]]] = _lloyd
     else:
-        step = partial(_expectation_maximisation, floors=_floors(model))
+        expectation_maximisation = _of_mixed if model.encoded else _expectation_maximisation
+        step = partial(expectation_maximisation, floors=_floors(model))
     before = int(model.number("refined_passes") or 0)
     for number in range(passes):
         report = None if progress is None else _of_all(progress, number, passes)
@@ -153,6 +154,8 @@ def _floors(model: MixtureModel) -> Floats:
     """Return the least variance of each feature, in scaled units; the model itself is not below it."""
     if model.covariance_type != "full":
         least = model.scaled_covariances.min(axis=0)
+        if model.encoded:
+            least = model.terms.least_variances(model.covariances)
         return np.asarray(np.minimum(least, np.maximum(VARIANCE_FLOOR * least, LEAST_VARIANCE)))
     narrowest = np.einsum("jaa->ja", model.scaled_covariances).min(axis=0)
     deviations = np.sqrt(narrowest)
@@ -205,6 +208,30 @@ def _expectation_maximisation(
         means=model.means + moves * model.scale,
         covariances=covariances * scales,
     )
+    return new, {"mean_log_likelihood": float(sums["likelihood"]) / weight}
+
+
+def _of_mixed(model: MixtureModel, sum_of: SumOver, *, floors: Floats) -> tuple[MixtureModel, dict[str, Any]]:
+    """Give each component what its share of the rows has, where columns have kinds."""
+    terms = model.terms
+
+    def work(rows: Floats, weights: Floats | None) -> Sums:
+        densities, responsibilities = model.posterior(rows)
+        likelihood = densities.sum() if weights is None else weights @ densities
+        if weights is not None:
+            responsibilities *= weights[:, None]
+        return {
+            "likelihood": likelihood,
+            "members": responsibilities.sum(axis=0),
+            "statistics": responsibilities.T @ terms.statistics(model.scaled(rows)),
+        }
+
+    sums = sum_of(work)
+    members, weight = sums["members"], float(sums["weight"])
+    before = model.means, model.covariances
+    means, covariances = terms.maximise(sums["statistics"], members, model.covariance_type, floors, before)
+    weights = np.maximum(members / weight, WEIGHT_FLOOR)
+    new = replace(model, weights=weights / weights.sum(), means=means, covariances=covariances)
     return new, {"mean_log_likelihood": float(sums["likelihood"]) / weight}
 
 

@@ -36,7 +36,7 @@ def sum_over(
     source: Source,
     work: Callable[[Floats, Floats | None], Sums],
     *,
-    nulls: str = "error",
+    nulls: str = "keep",
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Sums:
@@ -133,7 +133,7 @@ def score(
     model: KMeansModel | MixtureModel,
     source: Source,
     *,
-    nulls: str = "error",
+    nulls: str = "keep",
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Score:

@@ -231,7 +231,8 @@ class ChunkReader:
                 with np.errstate(over="ignore", invalid="ignore"):
                     values = array.reshape(len(batch), -1).astype(np.float64, copy=False)
                 nan, inf = np.isnan(values).any(axis=1), np.isinf(values).any(axis=1)
-                found = [nulls, int(nan.sum()) - nulls, int(inf.sum())]  # rows of each
+                # Rows of each; missing categories have a code, and are not NaN.
+                found = [nulls, max(int(nan.sum()) - nulls, 0), int(inf.sum())]
                 counts[name] += [0, 0, found[2]] if name in kept else found
         problems = [
             f"column {name!r} has "

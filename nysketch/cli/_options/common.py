@@ -351,6 +351,17 @@ nulls = option(
 )
 
 
+nulls_of_model = option(
+    "--nulls",
+    section=COLUMNS,
+    type=click.Choice(["keep", "error", "drop"]),
+    default="keep",
+    show_default=True,
+    help="Rows with missing values: keep them if columns of the model have kinds, which take them, else stop "
+    "with an error; always stop; or drop and count them.",
+)
+
+
 def keep(help: str) -> Decorator:
     """Add --keep, for columns that pass through, below `files` or `table`, to what they pass on."""
 

@@ -9,6 +9,7 @@ whitening.py         the coordinates in which moments are compared
 moment_matching.py   moving a mixture until its moments are those of the sketch
 pursuit.py           finding atoms one by one
 quadrature.py        weights on landmarks that reproduce the sketch
+mixed.py             EM on cells for columns with kinds
 points.py            weighted points with a spread
 weighted_kmeans.py   k-means on such points
 em.py                expectation–maximisation on such points
