@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nysketch._types import Floats, Progress
@@ -10,7 +11,13 @@ from nysketch.api._data import AnyPath, as_known, basis_or_options, engine_withi
 from nysketch.basis.base import Basis
 from nysketch.basis.options import DEFAULT_CAP, DEFAULT_LANDMARKS, DEFAULT_SAMPLING, BasisOptions
 from nysketch.coresets.coreset import Coreset
-from nysketch.coresets.from_data import CoresetOptions, basis_of, coreset_of_source, room_to_reduce
+from nysketch.coresets.from_data import (
+    CoresetOptions,
+    basis_of,
+    coreset_of_source,
+    open_with_originals,
+    room_to_reduce,
+)
 from nysketch.coresets.from_sketch import coreset_of_sketch
 from nysketch.engines.protocol import Engine
 from nysketch.models.mixture import MixtureModel
@@ -141,7 +148,7 @@ def coreset(
         memory=memory_bytes(memory),
     )
     made = basis_of(given)
-    source = open_rows(data, reading.for_basis(made))
+    source = open_with_originals(partial(open_rows, data), reading.for_basis(made))
     most = made.m if isinstance(made, Basis) else made.most
     runner, source = engine_within(engine, threads, reading.memory, source, room_to_reduce, functions, most)
     options = CoresetOptions(functions, method, measure, seed, nulls)

@@ -123,7 +123,12 @@ def command(
         coreset_to_file,
         require_writable,
     )
-    from nysketch.coresets.from_data import CoresetOptions, basis_of, room_to_reduce
+    from nysketch.coresets.from_data import (
+        CoresetOptions,
+        basis_of,
+        open_with_originals,
+        room_to_reduce,
+    )
     from nysketch.files.format import load
     from nysketch.sources.open import open_source
 
@@ -150,7 +155,9 @@ def command(
     else:
         given = basis_options if basis_path is None else load(basis_path)
         basis = basis_of(given)
-        source = open_source(inputs, reading.for_basis(basis), memory=memory)
+        source = open_with_originals(
+            lambda options: open_source(inputs, options, memory=memory), reading.for_basis(basis)
+        )
         log_left_out(source)
         skipped = list(map(str, source.skipped))
         require_writable(output, source, naming)

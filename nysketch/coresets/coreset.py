@@ -193,6 +193,11 @@ class RowDistribution:
                     "at the landmarks"
                 )
             return cls(moments)
+        if basis.encoded:
+            raise UsageError(
+                "a mixture as `measure` needs a basis of numbers: second moments are unknown where columns "
+                "have kinds. Leave out `measure`, or give the matrix"
+            )
         if measure.columns != basis.columns:
             names = ", ".join(map(str, basis.columns))
             raise UsageError(f"the measure must have the columns of the basis: {names}")

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from nysketch._support.atomic import atomic_file
@@ -26,6 +25,7 @@ from nysketch.files.merge import merged
 from nysketch.files.tables import format_of, table_writer
 from nysketch.passes.execution import HERE, Execution
 from nysketch.sketches.sketch import Sketch
+from nysketch.sources.decoding import decode
 from nysketch.sources.protocol import Source
 
 
@@ -62,8 +62,9 @@ def require_writable(output: Path, source: Source, naming: Naming) -> None:
 def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
     """Return a coreset as a table: number of the row, weight, the columns of the basis, and those kept.
 
-    A column that is kept has its own type; the others are float64, lists of them, or strings. Of landmarks,
-    the number is that of the landmark, as `landmark` instead of `row`.
+    A column that is kept has its own type, as categories and times of data have; the others are float64,
+    lists of them, or strings. Of landmarks, the number is that of the landmark, as `landmark` instead of
+    `row`; values that are in no vocabulary are `(other)`, and times are those on the clock of their zone.
     """
     naming = naming or Naming()
     if found.of_landmarks and naming.row == "row":
@@ -84,10 +85,7 @@ def as_table(found: Coreset, naming: Naming | None = None) -> pa.Table:
 def _column(points: Rows, column: Column, start: int) -> pa.Array:
     if column.text:
         return pa.array(points, pa.string())
-    values = np.ascontiguousarray(points[:, start : start + column.width])
-    if column.width == 1:
-        return pa.array(values[:, 0])
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), column.width)
+    return decode(points[:, start : start + column.width], column)
 
 
 def coreset_to_file(

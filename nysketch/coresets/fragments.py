@@ -108,6 +108,13 @@ class Reduction:
         )
 
 
+def filled(rows: Rows, basis: NystromBasis) -> Rows:
+    """Return rows with the numbers that missing values have in columns without kinds."""
+    if basis.text or not np.isnan(rows).any():
+        return rows
+    return np.where(np.isnan(rows), basis.fill, rows)
+
+
 def merge_reductions(parts: Sequence[Reduction]) -> Reduction:
     """Merge parts, whose order is that of their rows, and reduce them again if they have many points."""
     together = Reduction.union(parts)
@@ -139,7 +146,7 @@ class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
         return ChunkSampler(self._basis, self._capacity, self.reader.chunk_rows)
 
     def _no_block(self) -> _Block:
-        none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.d))
+        none = np.empty(0, object) if self._basis.text else np.empty((0, self._basis.width))
         return _Block(self._block_rows, none)
 
     def _no_sample(self) -> RowSample:
@@ -171,7 +178,8 @@ class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
 
     def _reduce(self, block: _Block) -> Reduction:
         """Return what is left of the rows of a block."""
-        rows, weights, numbers = block.take_all()
+        given, weights, numbers = block.take_all()
+        rows = filled(given, self._basis)
         norms = self._norms(rows, weights)
         most = groups_for(len(self._functions) + 1)
         kernel_sums: Floats | None = None
@@ -195,7 +203,7 @@ class FragmentRecombiner(FragmentTask[Iterator[Reduction]]):
         positive = np.flatnonzero(weights > 0)
         reduction = Reduction(
             numbers[left],
-            some_rows,
+            given[left],
             weights,
             self._functions.of(values),
             kernel_sums,
@@ -233,7 +241,10 @@ class _Block:
         """Add the valid rows of a chunk, whose buffer will be used again."""
         keep = np.flatnonzero(chunk.keep)
         weights = np.ones(len(keep)) if chunk.weights is None else chunk.weights[keep]
-        self._parts.append((np.ascontiguousarray(chunk.rows[keep]), weights, chunk.first_row + keep))
+        rows = np.ascontiguousarray(chunk.rows[keep])
+        if chunk.missing is not None:
+            rows[chunk.missing[keep]] = np.nan  # they are to come out as they went in
+        self._parts.append((rows, weights, chunk.first_row + keep))
         self._count += len(keep)
 
     def take_all(self) -> tuple[Rows, Floats, NDArray[np.int64]]:

@@ -7,6 +7,7 @@ rows, and thinned at the end to those that the coreset consists of.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ from nysketch.coresets.fragments import (
     FragmentRecombiner,
     Reduction,
     block_rows_of,
+    filled,
     groups_for,
     merge_reductions,
 )
@@ -43,6 +45,7 @@ from nysketch.coresets.recombination import mismatch, recombine, thin_to_means
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError, UsageError
+from nysketch.kinds import Category, Time
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import chunk_rows_for, no_rows_left, pass_policy
 from nysketch.passes.execution import HERE, Execution
@@ -56,6 +59,7 @@ from nysketch.passes.pilot import (
 )
 from nysketch.passes.task import row_reporter, unchanged
 from nysketch.sketches.sketch import Sketch
+from nysketch.sources.options import ReadOptions
 from nysketch.sources.protocol import Source
 
 # Points that match so many times more functions than wanted are carried on: see coreset.py.
@@ -88,6 +92,18 @@ class CoresetOptions:
 def basis_of(given: Basis | Sketch | BasisOptions) -> Basis | BasisOptions:
     """Return the basis that is given, alone or in a sketch; or how to make it."""
     return given.basis if isinstance(given, Sketch) else given
+
+
+def open_with_originals(open_with: Callable[[ReadOptions], Source], reading: ReadOptions) -> Source:
+    """Open a source that also reads categories and times as they are: rows of a coreset are rows of a table.
+
+    Which columns are such may be known only when it is open.
+    """
+    reading = reading.keeping_originals()
+    source = open_with(reading)
+    encoded = [c.name for c in source.columns if isinstance(c.kind, Category | Time)]
+    more = [name for name in encoded if name not in reading.keep]
+    return open_with(reading.keeping_originals(*more)) if more and source.rereadable else source
 
 
 def coreset_of_source(
@@ -239,7 +255,7 @@ def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
     left = left.only(np.arange(len(left)), left.weights / weight)
     if len(left) > points_to_thin(plan.wanted):
         left = left.only(*recombine(left.functions, left.weights))
-    scaled = basis.transform(left.points)
+    scaled = basis.transform(filled(left.points, basis))
     kernel = basis.kernel(scaled, scaled)
     values = left.functions[:, : len(functions)]
     chooser, judge = halves(left.sample, left.rows)
@@ -247,7 +263,7 @@ def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
     left = left.only(*thin_to_means(kernel, target, values, left.weights, means))
     distance = discrepancy_to(
         basis,
-        basis.transform(left.points),
+        basis.transform(filled(left.points, basis)),
         left.weights,
         mean_kernel,
         judge,
@@ -260,7 +276,7 @@ def _thin_to_coreset(plan: Prepared, left: Reduction) -> Coreset:
     bound = bound_on(
         basis,
         functions,
-        basis.transform(left.points),
+        basis.transform(filled(left.points, basis)),
         left.weights,
         judge,
         of_rows=left.rows,

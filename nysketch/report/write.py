@@ -16,7 +16,7 @@ from nysketch.jobs.schema import PAGES
 from nysketch.jobs.store import Store
 from nysketch.plotting.scales import count, number, plural, signed
 from nysketch.plotting.svg import text
-from nysketch.report.contents import Compared, Contents, read_contents
+from nysketch.report.contents import Compared, Contents, Moved, read_contents
 from nysketch.report.html import page
 from nysketch.report.sections import partitions
 from nysketch.report.sections.drift import columns, drift
@@ -114,13 +114,20 @@ def headline(contents: Contents) -> str:
         return f"{brought}; it was not compared."
     if not alarms:
         return f"{brought} and no alarms: {_not_different(compared)}."
-    moved = [(abs(c.shift), c.shift, c.name) for one in alarms for c in one.columns if c.shift is not None]
-    most = (
-        f"; the largest shift is {max(moved)[2]}, {signed(max(moved)[1])} standard deviations"
-        if moved
-        else ""
-    )
+    moved = [c for one in alarms for c in one.columns if c.shift is not None]
+    most = f"; the largest shift is {_in_words(max(moved, key=_how_far))}" if moved else ""
     return f"{brought} and {plural(len(alarms), 'alarm')}: it differs from {_named(alarms)}{most}."
+
+
+def _how_far(column: Moved) -> tuple[float, float, str]:
+    shift = column.shift or 0.0
+    return abs(shift), shift, column.name
+
+
+def _in_words(column: Moved) -> str:
+    if column.words:
+        return f"in {column.name}: {column.words}"
+    return f"{column.name}, {signed(column.shift)} standard deviations"
 
 
 def _not_different(compared: list[Compared]) -> str:

@@ -84,7 +84,7 @@ def _open(data: object, selection: Selection, like: Sequence[Column] | None, **f
     if isinstance(data, np.ndarray) or is_sparse(data):
         if selection.weights is not None:
             raise UsageError("an array has no weights column; use a table")
-        if selection.keep:
+        if not set(selection.keep) <= selection.kinds.keys():
             raise UsageError("an array has no columns to keep; use a table")
         if isinstance(data, np.ndarray):
             return ArraySource(data, selection, like)

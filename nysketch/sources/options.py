@@ -13,7 +13,8 @@ from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.errors import UsageError
-from nysketch.kinds import KindRequest, parse_kinds
+from nysketch.kinds import Category, KindRequest, Time, parse_kinds
+from nysketch.kinds.requests import CATEGORY, TIME
 from nysketch.sources.selection import Selection
 
 
@@ -92,6 +93,14 @@ class ReadOptions:
         columns = basis.columns_to_read(self.columns)
         kinds, text = parse_kinds(basis.kinds), basis.text
         return replace(self, columns=columns, text=text, kinds=kinds, automatic=not text)
+
+    def keeping_originals(self, *others: str) -> ReadOptions:
+        """Return options to keep columns of categories and times as well, whose numbers do not tell all."""
+        encoded = (CATEGORY, TIME)
+        names = [name for name, request in self.kinds.items() if request.kind in encoded]
+        names += [c.name for c in self.like or () if isinstance(c.kind, Category | Time)]
+        more = [name for name in dict.fromkeys([*names, *others]) if name not in self.keep]
+        return replace(self, keep=(*self.keep, *more))
 
     def selection(self) -> Selection:
         """Return which columns to select; raise UsageError where options contradict each other."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nysketch
+from nysketch.columns import Column
 from nysketch.errors import IncompatibleError, OutputError, UsageError
 from nysketch.plotting.drawing import Path, Symbol, Words
 from nysketch.plotting.plots import plot
@@ -167,7 +168,7 @@ def test_principal_directions_are_those_of_the_spread_and_outliers_do_not_turn_t
 
 
 def test_columns_are_drawn_in_their_own_units():
-    projection = of_columns(["b", "a"], ["a", "b", "c"])
+    projection = of_columns(["b", "a"], [Column(name) for name in "abc"])
     assert projection(np.array([[1.0, 2.0, 3.0]])).tolist() == [[2, 1]]
     covariance = np.diag([4.0, 9.0, 1.0])
     assert sorted(np.linalg.norm(projection.ellipse_axes(covariance), axis=1)) == pytest.approx([2, 3])
