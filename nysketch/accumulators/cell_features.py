@@ -98,7 +98,7 @@ class Codes:
     column: int  # of the codes of points
     start: int  # of the indicators of categories
     square: float  # of the side
-    landmarks: NDArray[np.int32]  # with −1 for the cell of rows that are in none
+    landmarks: NDArray[np.int32]  # and one more, for rows that are in no cell
 
     def add(
         self,

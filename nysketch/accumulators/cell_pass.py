@@ -88,6 +88,8 @@ class CellCollector:
 
     def finish(self) -> Part:
         """Return the part of the fragment."""
+        cells, own = self._frame.own
+        self._part.values[own, cells] = 0.0  # rows like their landmarks, which were counted as well
         self._part.far = self._far.united()
         return self._part
 
@@ -118,9 +120,9 @@ class RunningCells:
 
     def add(self, part: Part) -> None:
         """Add the part of a fragment."""
-        self._sums.add(part.sums[:, : self._m].T)
-        self._squares.add(part.squares[:, : self._m].T)
-        self._values.add(part.values[:, : self._m].T)
+        self._sums.add_by_feature(part.sums)
+        self._squares.add_by_feature(part.squares)
+        self._values.add_by_feature(part.values)
         self._rows += part.rows[: self._m]
         self._beyond += part.beyond
         if part.far is not None:

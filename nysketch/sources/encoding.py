@@ -56,17 +56,7 @@ def encode(array: pa.Array, column: Column, where: str) -> Encoded:
 
 def _categories(array: pa.Array, kind: Category) -> Encoded:
     if pa.types.is_dictionary(array.type):
-        # The values of a dictionary are encoded once; nulls can hide in the values and in the indices.
-        of_values = _categories(array.dictionary, kind)
-        indices = array.indices
-        missing = float(kind.missing) if kind.values else np.nan
-        at = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        table = of_values.values if len(of_values.values) else np.array([missing])
-        values = table[at]
-        gone = indices.is_null().to_numpy(zero_copy_only=False)
-        values[gone] = missing
-        nulls = int((np.isnan(values) if not kind.values else values == kind.missing).sum())
-        return Encoded(values, nulls, of_values.texts)
+        return _of_dictionary(array, kind)
     texts = as_texts(array)
     if not kind.values:
         return _digests(texts)
@@ -75,6 +65,28 @@ def _categories(array: pa.Array, kind: Category) -> Encoded:
     if texts.null_count:
         codes[texts.is_null().to_numpy(zero_copy_only=False)] = kind.missing
     return Encoded(codes, texts.null_count)
+
+
+def _of_dictionary(array: pa.DictionaryArray, kind: Category) -> Encoded:
+    """Encode the values of a dictionary once; nulls can hide in the values and in the indices."""
+    of_values = _categories(array.dictionary, kind)
+    table, missing = of_values.values, float(kind.missing) if kind.values else np.nan
+    indices, gone = array.indices, None
+    if indices.null_count:
+        gone = indices.is_null().to_numpy(zero_copy_only=False)
+        indices = indices.fill_null(0)
+        table = table if len(table) else np.array([missing])
+    at = indices.to_numpy()
+    # Files may say anything, and negative numbers would count from the end.
+    if len(at) and not (int(at.min()) >= 0 and int(at.max()) < len(table)):
+        raise pa.ArrowInvalid("a dictionary has no value that it is asked for")
+    values = table.take(at)
+    if gone is not None:
+        values[gone] = missing
+    nulls = 0
+    if gone is not None or of_values.nulls:
+        nulls = int((np.isnan(values) if not kind.values else values == missing).sum())
+    return Encoded(values, nulls, of_values.texts)
 
 
 @lru_cache(maxsize=256)

@@ -273,13 +273,12 @@ def add_to_cells(rows, nearest, weights, center, scale, landmarks, sums, squares
 def add_codes_to_cells(codes, nearest, weights, landmark_codes, square, start, values, distances):
     """Add the weights of rows to those of their values in their cells, of one category.
 
-    A row whose code is that of its landmark differs from it in no indicator, and is not counted; any other
-    differs in two, by a side. Values begin at `start`, and are values × cells.
+    A row whose code is that of its landmark differs from it in no indicator; any other in two, by a side. All
+    are counted: nobody could predict which are others. Values begin at `start`, and are values × cells.
     """
     for i in range(len(codes)):
-        cell = nearest[i]
-        own, code = landmark_codes[cell], codes[i]
-        if own != code and own >= 0:
-            values[start + code, cell] += weights[i]
-            distances[i] += square
-            distances[i] += square
+        cell, code = nearest[i], codes[i]
+        values[start + code, cell] += weights[i]
+        apart = square if landmark_codes[cell] != code else 0.0
+        distances[i] += apart
+        distances[i] += apart
