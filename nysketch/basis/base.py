@@ -217,16 +217,17 @@ class Basis:
         """Bring rows from the data's units to features in those of the kernel; strings stay what they are."""
         if self.text:
             return rows
-        return self._scaled(self.expand(rows))
+        return self.layout.expand_scaled(rows, self._scaled) if self.encoded else self._scaled(rows)
 
     def scaled_ends(self, lower: Floats, upper: Floats) -> Floats:
         """Return the smallest and largest scaled features of rows between two ends of each number, 2 × d."""
         ends = self.layout.ends(lower, upper) if self.encoded else np.stack([lower, upper])
         return self._scaled(ends)
 
-    def _scaled(self, rows: Floats) -> Floats:
+    def _scaled(self, features: Floats, at: slice = slice(None)) -> Floats:
+        center, scale = self.center[at], self.scale[at]
         with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
-            return np.asarray(np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED))
+            return np.asarray(np.clip((features - center) / scale, -LARGEST_SCALED, LARGEST_SCALED))
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return the values of the m functions at scaled rows, in float64."""

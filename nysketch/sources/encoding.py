@@ -24,6 +24,10 @@ from nysketch.kinds import Category, Time
 
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _DAY = 86_400.0
+# Floats up to here are written as integers are.
+_WHOLE = 2.0**53
+# Longer texts, in bytes, are in no vocabulary: they name nothing, and every sketch would carry them.
+LONGEST_VALUE = 200
 
 
 @dataclass(frozen=True)
@@ -99,10 +103,15 @@ def as_texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_large_string(kind):
         return array
-    if pa.types.is_floating(kind):
-        array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
-        array = pc.add(array, pa.scalar(0.0, kind))  # there is but one zero
-    return array.cast(pa.large_string())
+    if pa.types.is_decimal(kind):
+        array, kind = array.cast(pa.float64()), pa.float64()
+    if not pa.types.is_floating(kind):
+        return array.cast(pa.large_string())
+    array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
+    # 5.0 is 5, there is but one zero, and 10,000,000 is not 1e+07.
+    whole = pc.and_(pc.equal(array, pc.trunc(array)), pc.less(pc.abs(array), pa.scalar(_WHOLE, kind)))
+    numbers = pc.if_else(whole, array, pa.scalar(0.0, kind)).cast(pa.int64())
+    return pc.if_else(whole, numbers.cast(pa.large_string()), array.cast(pa.large_string()))
 
 
 def _digests(texts: pa.Array) -> Encoded:
@@ -112,7 +121,8 @@ def _digests(texts: pa.Array) -> Encoded:
     at = coded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = np.array([*digests, np.nan])[at] if digests else np.full(len(texts), np.nan)
     values[coded.indices.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return Encoded(values, texts.null_count, dict(zip(digests, known, strict=True)))
+    short = {at: text for at, text in zip(digests, known, strict=True) if len(text.encode()) <= LONGEST_VALUE}
+    return Encoded(values, texts.null_count, short)
 
 
 def digest_of(text: str) -> float:
