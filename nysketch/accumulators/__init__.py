@@ -12,6 +12,7 @@ sample.py           a bounded uniform sample of the rows
 sample_order.py     which input a sampled row is of, and where in it
 cells.py            counts, sums and squares of the rows nearest to each landmark
 cell_features.py    how features of rows reach the cells: numbers and codes
+cell_pass.py        how a pass collects them
 far_rows.py         the rows farthest from their landmarks, kept with the cells
 spans.py            kernel sums by span of consecutive rows
 span_addresses.py   which span a row is in

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -19,20 +20,20 @@ from numpy.typing import NDArray
 
 from nysketch._support.exact import ExactSum
 from nysketch._types import Arrays, Floats
-from nysketch.accumulators.cell_features import features_in_order
+from nysketch.accumulators.cell_features import CellFrame
+from nysketch.accumulators.cell_pass import CellCollector, RunningCells
 from nysketch.accumulators.far_rows import FarRows, default_far_rows, distance_of_key, key_of_distance
-from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32, LARGEST_WEIGHT
+from nysketch.accumulators.grids import LARGEST_WEIGHT
 from nysketch.accumulators.limits import MOST_ROWS, require_weights
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize, Statistic, is_count
 from nysketch.accumulators.ranges import ColumnRanges
-from nysketch.accumulators.sample import LARGEST_KEY, GatheredSample, RowSample
+from nysketch.accumulators.sample import RowSample
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import EXTENT, NystromBasis, numeric_landmarks, spreads
 
 if TYPE_CHECKING:
     from nysketch.accumulators.tally import Tally
-    from nysketch.tiles.summer import EvaluatedChunk, Evaluation
 
 # The relative error of sums of float64 numbers over some million rows, at worst.
 _SUMMED = 1e-10
@@ -50,8 +51,10 @@ class Cells(Statistic):
 
     rows: NDArray[np.int64]  # m
     weights: ExactSum | None  # m; None where rows have no weights
-    sums: ExactSum  # m × d: Σ w (x − z_cell)
-    squares: ExactSum  # m × d: Σ w (x − z_cell)²
+    number_sums: ExactSum  # m × features but indicators of categories: Σ w (x − z_cell)
+    number_squares: ExactSum  # the same of Σ w (x − z_cell)²
+    values: ExactSum  # m × indicators of categories: Σ w of the rows with other values than their landmarks
+    frame: CellFrame  # which features these are
     far: FarRows  # the rows farthest from their landmarks; they are in the cells, too
     beyond: int  # rows too far from every landmark to be in any cell
 
@@ -64,14 +67,18 @@ class Cells(Statistic):
     @classmethod
     def zeros(cls, basis: Basis, options: PassOptions) -> Self | None:
         """Return the cells of no rows; None if they are not wanted, or landmarks are no points in space."""
-        if not options.cells or numeric_landmarks(basis) is None:
+        landmarks = numeric_landmarks(basis)
+        if not options.cells or landmarks is None:
             return None
         far_rows = default_far_rows(basis.d) if options.far_rows is None else options.far_rows
+        frame = CellFrame.of(landmarks)
         return cls(
             np.zeros(basis.m, np.int64),
             ExactSum.zeros(basis.m) if options.weighted else None,
-            ExactSum.zeros((basis.m, basis.d)),
-            ExactSum.zeros((basis.m, basis.d)),
+            ExactSum.zeros((basis.m, len(frame.dense))),
+            ExactSum.zeros((basis.m, len(frame.dense))),
+            ExactSum.zeros((basis.m, len(frame.features))),
+            frame,
             FarRows.empty(far_rows, basis.d, weighted=options.weighted),
             0,
         )
@@ -80,6 +87,24 @@ class Cells(Statistic):
     def weight(self) -> Floats:
         """The weight of each cell: its number of rows where they have no weights."""
         return self.rows.astype(np.float64) if self.weights is None else self.weights.high
+
+    @cached_property
+    def sums(self) -> ExactSum:
+        """Σ w (x − z_cell) of every feature, m × d; of indicators, as their weights say."""
+        return self._of_all(self.number_sums, self.frame.sums_of_values)
+
+    @cached_property
+    def squares(self) -> ExactSum:
+        """Σ w (x − z_cell)² of every feature, m × d."""
+        return self._of_all(self.number_squares, self.frame.squares_of_values)
+
+    def _of_all(self, numbers: ExactSum, of_values: Callable[[Floats], Floats]) -> ExactSum:
+        if not len(self.frame.features):
+            return numbers
+        whole = ExactSum.zeros((len(self.rows), self.frame.d))
+        whole.high[:, self.frame.dense], whole.low[:, self.frame.dense] = numbers.high, numbers.low
+        whole.high[:, self.frame.features] = of_values(self.values.high)
+        return whole
 
     @property
     def means(self) -> Floats:
@@ -114,8 +139,10 @@ class Cells(Statistic):
         return type(self)(
             self.rows + other.rows,
             weights,
-            self.sums + other.sums,
-            self.squares + other.squares,
+            self.number_sums + other.number_sums,
+            self.number_squares + other.number_squares,
+            self.values + other.values,
+            self.frame,
             self.far + other.far,
             self.beyond + other.beyond,
         )
@@ -127,8 +154,10 @@ class Cells(Statistic):
         return type(self)(
             self.rows - other.rows,
             weights,
-            self.sums - other.sums,
-            self.squares - other.squares,
+            self.number_sums - other.number_sums,
+            self.number_squares - other.number_squares,
+            self.values - other.values,
+            self.frame,
             self.far - other.far,
             self.beyond - other.beyond,
         )
@@ -142,11 +171,13 @@ class Cells(Statistic):
     def arrays(self) -> Arrays:
         """Return what the sketch file stores."""
         weights = {} if self.weights is None else self.weights.arrays("cells.weights")
+        values = self.values.arrays("cells.values") if len(self.frame.features) else {}
         return {
             "cells.rows": self.rows,
             **weights,
-            **self.sums.arrays("cells.sums"),
-            **self.squares.arrays("cells.squares"),
+            **self.number_sums.arrays("cells.sums"),
+            **self.number_squares.arrays("cells.squares"),
+            **values,
             **self.far.kept.arrays("far"),
         }
 
@@ -158,11 +189,18 @@ class Cells(Statistic):
         about = description.get("cells")
         if about is None:
             return None
-        if numeric_landmarks(basis) is None:
+        landmarks = numeric_landmarks(basis)
+        if landmarks is None:
             raise ValueError("its basis has no cells")
+        frame = CellFrame.of(landmarks)
         weights = ExactSum.from_arrays("cells.weights", arrays) if weighted else None
         sums, squares = (ExactSum.from_arrays(f"cells.{name}", arrays) for name in ("sums", "squares"))
-        rows, shape = arrays["cells.rows"], (basis.m, basis.d)
+        rows, shape = arrays["cells.rows"], (basis.m, len(frame.dense))
+        values = ExactSum.zeros((basis.m, 0))
+        if len(frame.features):
+            values = ExactSum.from_arrays("cells.values", arrays)
+        if values.high.shape != (basis.m, len(frame.features)):
+            raise ValueError("the values of its cells do not match the landmarks and vocabularies")
         if rows.shape != shape[:1] or (weights is not None and weights.high.shape != shape[:1]):
             raise ValueError(f"its counts do not match {basis.m} cells")
         if sums.high.shape != shape or squares.high.shape != shape:
@@ -176,7 +214,7 @@ class Cells(Statistic):
             name="far",
             dtype=np.float64,
         )
-        return cls(rows, weights, sums, squares, FarRows(far), about["beyond"])
+        return cls(rows, weights, sums, squares, values, frame, FarRows(far), about["beyond"])
 
     def check(self, basis: Basis, tally: Tally) -> None:
         """Raise ValueError unless these can be the cells of these rows."""
@@ -187,24 +225,47 @@ class Cells(Statistic):
             raise ValueError("the row counts of its cells are impossible")
         if sum(self.rows.tolist()) + self.beyond != tally.rows:
             raise ValueError("its cells and its blocks count different rows")
-        self.sums.check("cells.sums")
-        self.squares.check("cells.squares")
+        self.number_sums.check("cells.sums")
+        self.number_squares.check("cells.squares")
+        self._check_values(exact=tally.exact)
         if self.weights is not None:
             self.weights.check("cells.weights")
             require_weights("the weights of its cells", self.weights.high, self.rows, exact=tally.exact)
         self._check_far(landmarks)
         unit = spreads(landmarks)
-        farthest, most = EXTENT * unit, LARGEST_WEIGHT * MOST_ROWS
-        if (np.abs(self.sums.high) > most * farthest).any() or (self.squares.high > most * farthest**2).any():
+        farthest, most = EXTENT * unit[self.frame.dense], LARGEST_WEIGHT * MOST_ROWS
+        sums, squares = self.number_sums.high, self.number_squares.high
+        if (np.abs(sums) > most * farthest).any() or (squares > most * farthest**2).any():
             raise ValueError("the sums of its cells are impossible for its rows")
         # What a subtraction leaves was rounded when there were more rows; of the last one nothing is known.
         if tally.exact:
-            self._check_moments(tally.total_weight, unit)
+            self._check_moments(tally.total_weight, unit[self.frame.dense])
             self._check_ranges(landmarks, tally.ranges, unit)
+
+    def _check_values(self, *, exact: bool) -> None:
+        """Raise ValueError unless rows of these cells can have other values than their landmarks."""
+        self.values.check("cells.values")
+        others, weight = self.values.high, self.weight
+        if not len(self.frame.features):
+            return
+        if others[self.frame.own].any() or (others[self.rows == 0].any() and exact):
+            raise ValueError("cells.values are impossible for its rows")
+        if self.weights is None:
+            possible = not self.values.low.any() and np.array_equal(others, np.rint(others))
+            possible &= not exact or not (others < 0).any()
+        else:
+            possible = bool((np.abs(others) <= LARGEST_WEIGHT * MOST_ROWS).all())
+            possible &= not exact or not (others < 0).any()
+        # A row has one value of each category.
+        if exact:
+            most = weight[:, None] * (1 + _SUMMED)
+            possible &= bool((self.frame.by_category(others) <= most).all())
+        if not possible:
+            raise ValueError("cells.values are impossible for its rows")
 
     def _check_moments(self, total_weight: float, unit: Floats) -> None:
         """Raise ValueError unless there can be rows with these weights, sums and squares."""
-        weight, sums, squares = self.weight, self.sums.high, self.squares.high
+        weight, sums, squares = self.weight, self.number_sums.high, self.number_squares.high
         if (weight < 0).any() or weight[self.rows == 0].any() or sums[self.rows == 0].any():
             raise ValueError("the weights of its cells are impossible")
         if not self.beyond and not np.isclose(weight.sum(), total_weight, rtol=1e-6):
@@ -323,129 +384,16 @@ class Cells(Statistic):
             stored=int(1.5 * sums) + far + 8 * size.m,
         )
 
-    def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], _Collector]:
+    def collectors(self, basis: Basis, options: PassOptions) -> Callable[[int], CellCollector]:
         """Return what adds rows to the cells of their nearest landmarks."""
         landmarks = numeric_landmarks(basis)
         assert landmarks is not None
         # As columns, with one more landmark for rows that are in no cell.
         columns = np.vstack([landmarks.scaled_landmarks, np.zeros(basis.d)]).T.copy()
-        return lambda chunk_rows: _Collector(self, landmarks, columns, chunk_rows)
+        return lambda chunk_rows: CellCollector(self, landmarks, columns, chunk_rows)
 
-    def running(self, basis: Basis, options: PassOptions) -> _Running:
+    def running(self, basis: Basis, options: PassOptions) -> RunningCells:
         """Return a running total that starts from this."""
         landmarks = numeric_landmarks(basis)
         assert landmarks is not None
-        return _Running(self, landmarks)
-
-
-class _Part:
-    """The sums of cells while a fragment is read: feature by feature, and with a cell more than there are.
-
-    The last one takes rows that are in no cell, which saves asking for each of them.
-    """
-
-    def __init__(self, m: int, d: int) -> None:
-        self.rows = np.zeros(m + 1, np.int64)
-        self.weights = np.zeros(m + 1)
-        self.sums, self.squares = np.zeros((d, m + 1)), np.zeros((d, m + 1))
-        self.beyond = 0
-        self.far: RowSample | None = None
-
-
-class _Collector:
-    def __init__(self, empty: Cells, basis: NystromBasis, columns: Floats, chunk_rows: int) -> None:
-        self._no_far_rows, self._basis, self._columns = empty.far.kept, basis, columns
-        self._distances, self._ones = np.empty(chunk_rows), np.ones(chunk_rows)
-        self._runs = features_in_order(basis, columns)
-
-    def begin(self, evaluation: Evaluation, limit: int | None) -> None:
-        self._part = _Part(self._basis.m, self._basis.d)
-        self._limit = LARGEST_KEY if limit is None else limit
-        self._far = GatheredSample(self._no_far_rows)
-
-    def add(self, evaluated: EvaluatedChunk) -> None:
-        part, basis, chunk, nearest = self._part, self._basis, evaluated.chunk, evaluated.nearest
-        assert nearest is not None
-        part.rows += np.bincount(nearest, minlength=basis.m + 1)
-        part.beyond += evaluated.out_of_range
-        weights = self._ones[: len(nearest)]
-        if chunk.weights is not None:
-            weights = chunk.weights
-            part.weights += np.bincount(nearest, weights, minlength=basis.m + 1)
-        self._distances[: len(nearest)] = 0.0
-        for columns in self._runs:
-            columns.add(evaluated.points, nearest, weights, part.sums, part.squares, self._distances)
-        if self._no_far_rows.capacity:
-            self._far.add(self._farthest(evaluated, min(self._limit, self._far.bound)))
-
-    def _farthest(self, evaluated: EvaluatedChunk, bound: int) -> RowSample:
-        """Return the rows that are farthest from their landmarks, with keys up to `bound`."""
-        chunk, nearest, capacity = evaluated.chunk, evaluated.nearest, self._no_far_rows.capacity
-        assert nearest is not None
-        keys = key_of_distance(self._distances[: len(nearest)])
-        found = np.flatnonzero((keys <= bound) & (nearest < self._basis.m))
-        if len(found) > capacity:
-            bound = int(np.partition(keys[found], capacity)[capacity]) - 1
-            found = found[keys[found] <= bound]
-        cells = nearest[found]
-        offsets = self._basis.transform(chunk.rows[found]) - self._basis.scaled_landmarks[cells]
-        return RowSample.of(
-            keys[found],
-            np.column_stack([cells, offsets]),
-            None if chunk.weights is None else chunk.weights[found],
-            bound=bound,
-            capacity=capacity,
-            dtype=np.float64,
-        )
-
-    def finish(self) -> _Part:
-        self._part.far = self._far.united()
-        return self._part
-
-
-class _Running:
-    def __init__(self, start: Cells, basis: NystromBasis) -> None:
-        """Add on grids in units of the spread of each feature, and of its square."""
-        from nysketch.tiles.sums import RunningSum
-
-        self._m, self._far = basis.m, start.far.kept
-        self._grid_exponent = GRID_FLOAT32 if start.weights is None else GRID_FINE
-        unit = spreads(basis)
-        self._sums, self._squares = (
-            RunningSum(_by_feature(sums), np.ldexp(scale, self._grid_exponent))
-            for sums, scale in ((start.sums, unit), (start.squares, unit * unit))
-        )
-        self._rows, self._weights, self._beyond = start.rows.copy(), start.weights, start.beyond
-
-    def holds(self, part: _Part) -> bool:
-        return True  # no row that is in a cell is too far out for that
-
-    def add(self, part: _Part) -> None:
-        self._sums.add(part.sums[:, : self._m].T)
-        self._squares.add(part.squares[:, : self._m].T)
-        self._rows += part.rows[: self._m]
-        self._beyond += part.beyond
-        if part.far is not None:
-            self._far = self._far + part.far
-        if self._weights is not None:
-            weights = part.weights[: self._m]
-            self._weights = self._weights + ExactSum.of(weights, grid_exponent=self._grid_exponent)
-
-    @property
-    def limit(self) -> int:
-        return self._far.bound
-
-    def snapshot(self) -> Cells:
-        return Cells(
-            self._rows.copy(),
-            self._weights,
-            self._sums.snapshot(),
-            self._squares.snapshot(),
-            FarRows(self._far),
-            self._beyond,
-        )
-
-
-def _by_feature(sums: ExactSum) -> ExactSum:
-    """Return a copy with the numbers of one feature side by side, as fragments have them."""
-    return ExactSum(sums.high.copy(order="F"), sums.low.copy(order="F"))
+        return RunningCells(self, landmarks)

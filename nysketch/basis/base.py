@@ -222,17 +222,20 @@ class Basis:
         """Bring rows from the data's units to features in those of the kernel; strings stay what they are."""
         if self.text:
             return rows
-        return self.scaled_features(self.expand(rows))
+        if not self.encoded:
+            return self.scaled_features(rows)
+        return self.layout.expand_scaled(rows, self.scaled_features)
 
     def scaled_ends(self, lower: Floats, upper: Floats) -> Floats:
         """Return the smallest and largest scaled features of rows between two ends of each number, 2 × d."""
         ends = self.layout.ends(lower, upper) if self.encoded else np.stack([lower, upper])
         return self.scaled_features(ends)
 
-    def scaled_features(self, rows: Floats) -> Floats:
-        """Bring features from the units of the data to those of the kernel."""
+    def scaled_features(self, features: Floats, at: slice = slice(None)) -> Floats:
+        """Bring features, or a slice of them, from the units of the data to those of the kernel."""
+        center, scale = self.center[at], self.scale[at]
         with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
-            return np.asarray(np.clip((rows - self.center) / self.scale, -LARGEST_SCALED, LARGEST_SCALED))
+            return np.asarray(np.clip((features - center) / scale, -LARGEST_SCALED, LARGEST_SCALED))
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return the values of the m functions at scaled rows, in float64."""

@@ -86,13 +86,15 @@ def fit_kinds(
 def _vocabulary(found: Floats, values: Mapping[float, str], most: int) -> tuple[Category, Floats]:
     """Return the most frequent values of a column, and the codes of all."""
     known, inverse, counts = np.unique(found, return_inverse=True, return_counts=True)
-    texts = [None if np.isnan(number) else values[float(number)] for number in known.tolist()]
+    texts = [
+        values.get(float(number)) for number in known.tolist()
+    ]  # none of missing values, nor of long ones
     present = [i for i, text in enumerate(texts) if text is not None]
     # Of values as frequent, those first that come first in a dictionary, whatever the order of rows.
     ordered = sorted(present, key=lambda i: (-int(counts[i]), str(texts[i]).encode()))[:most]
     kind = Category(tuple(str(texts[i]) for i in ordered))
     code_of = np.full(len(known), float(kind.other))
-    code_of[[i for i, text in enumerate(texts) if text is None]] = kind.missing
+    code_of[np.isnan(known)] = kind.missing
     code_of[ordered] = np.arange(len(ordered))
     return kind, code_of[inverse]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +73,20 @@ class Layout:
         out = np.empty((len(rows), self.d))
         for place in self.places:
             out[:, place.features] = _features(place, rows)
+        return out
+
+    def expand_scaled(self, rows: Floats, scaled: Callable[[Floats, slice], Floats]) -> Floats:
+        """Return features of rows as a function scales them: of categories, a 0 and a 1 of each value."""
+        out = np.empty((len(rows), self.d))
+        for place in self.places:
+            kind, at = place.column.kind, place.features
+            if not isinstance(kind, Category):
+                out[:, at] = scaled(_features(place, rows), at)
+                continue
+            zeros, ones = scaled(np.stack([np.zeros(kind.features), np.ones(kind.features)]), at)
+            out[:, at] = zeros
+            codes = kind.codes(rows[:, place.numbers.start])
+            out[np.arange(len(rows)), at.start + codes] = ones[codes]
         return out
 
     def expand_dense(self, rows: Floats) -> Floats:

@@ -114,6 +114,21 @@ class NystromBasis(Basis):
         """The median of the scaled landmarks: a few of them may be very far out."""
         return super().middle if self.text else np.median(self.scaled_landmarks, axis=0)
 
+    @cached_property
+    def spreads(self) -> Floats:
+        """A power of two near the spread of the landmarks in each column: the unit of its grids."""
+        deviations = np.abs(self.scaled_landmarks - self.middle)
+        # Of those that deviate at all: most of a sparse column is 0. Medians, since landmarks may be far out.
+        found = np.array([np.median(column[column > 0]) if column.any() else 0.0 for column in deviations.T])
+        if not found.any():  # a single landmark: its values are all that is known
+            found = np.maximum(np.abs(self.middle), 1.0)
+        typical = np.median(found[found > 0])
+        # Where all landmarks agree, rows will hardly differ more than in other columns; where they differ in
+        # their last digits only, these are not what distances are made of.
+        found = np.clip(np.where(found > 0, found, 2.0**-8 * typical), 2.0**-20 * typical, None)
+        # Squares must be numbers, also of a thousand billion rows with such weights.
+        return np.asarray(np.ldexp(1.0, np.clip(np.frexp(found)[1] - 1, -440, 440)))
+
     def evaluate(self, scaled: Rows) -> Floats:
         """Return k(x, Z) for every row."""
         return self.kernel(scaled, self.scaled_landmarks)
@@ -169,17 +184,7 @@ def numeric_landmarks(basis: Basis) -> NystromBasis | None:
 
 def spreads(basis: NystromBasis) -> Floats:
     """Return a power of two near the spread of the landmarks in each column: the unit of its grids."""
-    deviations = np.abs(basis.scaled_landmarks - basis.middle)
-    # Of those that deviate at all: most of a sparse column is 0. Medians, since landmarks may be far out.
-    found = np.array([np.median(column[column > 0]) if column.any() else 0.0 for column in deviations.T])
-    if not found.any():  # a single landmark: its values are all that is known
-        found = np.maximum(np.abs(basis.middle), 1.0)
-    typical = np.median(found[found > 0])
-    # Where all landmarks agree, rows will hardly differ more than in other columns; where they differ in
-    # their last digits only, these are not what distances are made of.
-    found = np.clip(np.where(found > 0, found, 2.0**-8 * typical), 2.0**-20 * typical, None)
-    # Squares must be numbers, also of a thousand billion rows with such weights.
-    return np.asarray(np.ldexp(1.0, np.clip(np.frexp(found)[1] - 1, -440, 440)))
+    return basis.spreads
 
 
 def require_landmarks(basis: Basis, what: str) -> NystromBasis:

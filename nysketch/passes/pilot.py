@@ -369,7 +369,7 @@ class _RowsByNumber(FragmentTask[Pilot]):
             place.column.name: {
                 number: known[place.column.name][number]
                 for number in np.unique(rows[:, place.numbers.start]).tolist()
-                if not np.isnan(number)
+                if number in known[place.column.name]  # missing values have no text, nor have long ones
             }
             for place in Layout.of(self.source.columns).places
             if place.column.name in known

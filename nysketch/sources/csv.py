@@ -16,6 +16,7 @@ import pyarrow.csv as pacsv
 
 from nysketch._support.notices import log
 from nysketch.columns import Column
+from nysketch.kinds import Category
 from nysketch.sources.arrow import as_batch, fields_of, kept_schema
 from nysketch.sources.locations import Location
 from nysketch.sources.protocol import Batch, ReaderMemory, text_memory
@@ -94,7 +95,14 @@ class CSVFile:
     ) -> Iterator[Batch]:
         """Yield all rows of the file."""
         types = {name: self._head.schema.field(name).type for name in names_of(columns, weights)}
-        for batch in self._cut(types, batch_rows):
+        # Categories of digits keep their zeros, as zip codes have them. An empty field is a missing value, as it
+        # is of numbers.
+        categories = [column.name for column in columns if isinstance(column.kind, Category)]
+        for name in categories:
+            if pa.types.is_integer(self._head.kept.field(name).type):
+                types[name] = pa.string()
+        empty = bool(categories)
+        for batch in self._cut(types, batch_rows, empty_is_null=empty):
             yield as_batch(batch, columns, weights, self.where(index))
 
     def kept_schema(self, names: Sequence[str]) -> pa.Schema:
@@ -106,9 +114,12 @@ class CSVFile:
         del index
         return self._cut({field.name: field.type for field in kept}, batch_rows)
 
-    def _cut(self, types: Mapping[str, pa.DataType], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _cut(
+        self, types: Mapping[str, pa.DataType], batch_rows: int, *, empty_is_null: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        how = {"text": self._text, "empty_is_null": empty_is_null}
         try:
-            with _open_batches(self.location, types, self._block_bytes, text=self._text) as blocks:
+            with _open_batches(self.location, types, self._block_bytes, **how) as blocks:
                 for block in blocks:
                     for start in range(0, len(block), batch_rows):
                         yield block.slice(start, batch_rows)
@@ -155,11 +166,18 @@ def _count_rows(location: Location, column: str, *, text: bool) -> tuple[int, in
 
 @contextmanager
 def _open_batches(
-    location: Location, types: Mapping[str, pa.DataType], block_bytes: int, *, text: bool
+    location: Location,
+    types: Mapping[str, pa.DataType],
+    block_bytes: int,
+    *,
+    text: bool,
+    empty_is_null: bool = False,
 ) -> Iterator[pa.RecordBatchReader]:
     """Open a file to read the named columns as these types."""
     read = pacsv.ReadOptions(use_threads=False, block_size=block_bytes)
-    convert = pacsv.ConvertOptions(include_columns=list(types), column_types=types)
+    convert = pacsv.ConvertOptions(
+        include_columns=list(types), column_types=types, strings_can_be_null=empty_is_null
+    )
     parse = _parse_options(text=text)
     with (
         location.open_stream() as file,

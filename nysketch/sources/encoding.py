@@ -24,6 +24,10 @@ from nysketch.kinds import Category, Time
 
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _DAY = 86_400.0
+# Floats up to here are written as integers are.
+_WHOLE = 2.0**53
+# Longer texts, in bytes, are in no vocabulary: they name nothing, and every sketch would carry them.
+LONGEST_VALUE = 200
 
 
 @dataclass(frozen=True)
@@ -56,17 +60,7 @@ def encode(array: pa.Array, column: Column, where: str) -> Encoded:
 
 def _categories(array: pa.Array, kind: Category) -> Encoded:
     if pa.types.is_dictionary(array.type):
-        # The values of a dictionary are encoded once; nulls can hide in the values and in the indices.
-        of_values = _categories(array.dictionary, kind)
-        indices = array.indices
-        missing = float(kind.missing) if kind.values else np.nan
-        at = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        table = of_values.values if len(of_values.values) else np.array([missing])
-        values = table[at]
-        gone = indices.is_null().to_numpy(zero_copy_only=False)
-        values[gone] = missing
-        nulls = int((np.isnan(values) if not kind.values else values == kind.missing).sum())
-        return Encoded(values, nulls, of_values.texts)
+        return _of_dictionary(array, kind)
     texts = as_texts(array)
     if not kind.values:
         return _digests(texts)
@@ -75,6 +69,28 @@ def _categories(array: pa.Array, kind: Category) -> Encoded:
     if texts.null_count:
         codes[texts.is_null().to_numpy(zero_copy_only=False)] = kind.missing
     return Encoded(codes, texts.null_count)
+
+
+def _of_dictionary(array: pa.DictionaryArray, kind: Category) -> Encoded:
+    """Encode the values of a dictionary once; nulls can hide in the values and in the indices."""
+    of_values = _categories(array.dictionary, kind)
+    table, missing = of_values.values, float(kind.missing) if kind.values else np.nan
+    indices, gone = array.indices, None
+    if indices.null_count:
+        gone = indices.is_null().to_numpy(zero_copy_only=False)
+        indices = indices.fill_null(0)
+        table = table if len(table) else np.array([missing])
+    at = indices.to_numpy()
+    # Files may say anything, and negative numbers would count from the end.
+    if len(at) and not (int(at.min()) >= 0 and int(at.max()) < len(table)):
+        raise pa.ArrowInvalid("a dictionary has no value that it is asked for")
+    values = table.take(at)
+    if gone is not None:
+        values[gone] = missing
+    nulls = 0
+    if gone is not None or of_values.nulls:
+        nulls = int((np.isnan(values) if not kind.values else values == missing).sum())
+    return Encoded(values, nulls, of_values.texts)
 
 
 @lru_cache(maxsize=256)
@@ -87,10 +103,15 @@ def as_texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_large_string(kind):
         return array
-    if pa.types.is_floating(kind):
-        array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
-        array = pc.add(array, pa.scalar(0.0, kind))  # there is but one zero
-    return array.cast(pa.large_string())
+    if pa.types.is_decimal(kind):
+        array, kind = array.cast(pa.float64()), pa.float64()
+    if not pa.types.is_floating(kind):
+        return array.cast(pa.large_string())
+    array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
+    # 5.0 is 5, there is but one zero, and 10,000,000 is not 1e+07.
+    whole = pc.and_(pc.equal(array, pc.trunc(array)), pc.less(pc.abs(array), pa.scalar(_WHOLE, kind)))
+    numbers = pc.if_else(whole, array, pa.scalar(0.0, kind)).cast(pa.int64())
+    return pc.if_else(whole, numbers.cast(pa.large_string()), array.cast(pa.large_string()))
 
 
 def _digests(texts: pa.Array) -> Encoded:
@@ -100,7 +121,8 @@ def _digests(texts: pa.Array) -> Encoded:
     at = coded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     values = np.array([*digests, np.nan])[at] if digests else np.full(len(texts), np.nan)
     values[coded.indices.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return Encoded(values, texts.null_count, dict(zip(digests, known, strict=True)))
+    short = {at: text for at, text in zip(digests, known, strict=True) if len(text.encode()) <= LONGEST_VALUE}
+    return Encoded(values, texts.null_count, short)
 
 
 def digest_of(text: str) -> float:

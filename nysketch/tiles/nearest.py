@@ -270,21 +270,15 @@ def add_to_cells(rows, nearest, weights, center, scale, landmarks, sums, squares
 
 
 @compiled()
-def add_codes_to_cells(codes, nearest, weights, landmark_codes, side, start, sums, squares, distances):
-    """Do what `add_to_cells` does for the indicators of one category, which begin at a feature.
+def add_codes_to_cells(codes, nearest, weights, landmark_codes, square, start, values, distances):
+    """Add the weights of rows to those of their values in their cells, of one category.
 
-    A row whose code is that of its landmark differs from it in none of them; any other in two, by a side.
+    A row whose code is that of its landmark differs from it in no indicator; any other in two, by a side. All
+    are counted: nobody could predict which are others. Values begin at `start`, and are values × cells.
     """
-    square = side * side
     for i in range(len(codes)):
-        cell = nearest[i]
-        own, code = landmark_codes[cell], codes[i]
-        if own != code and own >= 0:
-            weighted = weights[i] * side
-            squared = weights[i] * square
-            sums[start + code, cell] += weighted
-            sums[start + own, cell] -= weighted
-            squares[start + code, cell] += squared
-            squares[start + own, cell] += squared
-            distances[i] += square
-            distances[i] += square
+        cell, code = nearest[i], codes[i]
+        values[start + code, cell] += weights[i]
+        apart = square if landmark_codes[cell] != code else 0.0
+        distances[i] += apart
+        distances[i] += apart

@@ -12,11 +12,25 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nysketch._support.jit import compiled
 from nysketch._types import Floats, Indices, Rows
 from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
 
 Codes = NDArray[np.int32]
+
+
+@compiled()
+def _codes(values, count, codes):
+    """Write `count` - 1 where a value is missing, and `count` - 2 where it is no code: as Category does."""
+    for i in range(len(values)):
+        value = values[i]
+        code = count - 2
+        if 0 <= value < count:
+            code = int(value)
+        elif np.isnan(value):
+            code = count - 1
+        codes[i] = code
 
 
 @dataclass(frozen=True)
@@ -72,7 +86,10 @@ class PointMaker:
         layout = self._basis.layout
         if not self._basis.encoded:
             return Points(rows, rows, np.empty((len(rows), 0), np.int32))
-        return Points(rows, layout.expand_dense(rows), layout.codes(rows))
+        codes = np.empty((len(rows), len(layout.categories)), np.int32)
+        for i, place in enumerate(layout.categories):
+            _codes(rows[:, place.numbers.start], place.column.features, codes[:, i])
+        return Points(rows, layout.expand_dense(rows), codes)
 
     def landmarks(self) -> Points:
         """Return the landmarks as points."""

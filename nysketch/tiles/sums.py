@@ -29,6 +29,19 @@ def add_on_grid(terms, grid, high, low):
 
 
 @compiled()
+def add_by_row_on_grid(terms, grid, high, low):
+    """Do the same where every row has a grid; columns of terms beyond those of sums are left out."""
+    for i in range(high.shape[0]):
+        own, to_high, to_low, unit = terms[i], high[i], low[i], grid[i]
+        for j in range(high.shape[1]):
+            term = np.rint(own[j] / unit) * unit
+            total, error = two_sum(to_high[j], term)
+            total, error = two_sum(total, error + to_low[j])
+            to_high[j] = total + 0.0
+            to_low[j] = error + 0.0
+
+
+@compiled()
 def add_some_on_grid(terms, slots, grid, high, low):
     """Do the same, but add row i of the terms to row `slots[i]` of the sums."""
     for i in range(terms.shape[0]):
@@ -109,6 +122,13 @@ class RunningSum:
     def add(self, terms: Floats) -> None:
         """Add the sums of one fragment."""
         add_on_grid(terms, self._grid, self._high, self._low)
+
+    def add_by_feature(self, terms: Floats) -> None:
+        """Add the sums of one fragment, features × cells, to those that are kept in this order in memory.
+
+        Cells beyond those of the sums are left out.
+        """
+        add_by_row_on_grid(terms, self._grid, self._high.T, self._low.T)
 
     def snapshot(self) -> ExactSum:
         """Return the sums as they are now."""

@@ -173,3 +173,11 @@ def test_the_fast_path_and_the_general_one_agree():
         tiles.add(points, order, block, np.ones(len(rows)), sums, tiles.workspace(len(rows)))
         values.append(tiles.ordered(sums))
     assert np.allclose(values[0], values[1], rtol=1e-5)
+
+
+def test_numbers_that_are_no_codes_are_other_values():
+    columns = mixed.columns("city")
+    basis = mixed.basis_of(mixed.numbers(np.random.default_rng(0), 50, columns), columns, m=3)
+    values = np.array([[0.0], [5.0], [np.nan], [6.0], [-1.0], [np.inf], [-np.inf], [1e300]])
+    codes = PointMaker(basis)(np.asfortranarray(values)).codes[:, 0]
+    assert codes.tolist() == [0, 5, 5, 4, 4, 4, 4, 4] == columns[0].kind.codes(values[:, 0]).tolist()
