@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError, UnreadableError, option
-from nysketch.kinds import Category, Time
+from nysketch.kinds import Category, Text, Time
 from nysketch.provenance import Input
 from nysketch.sources.encoding import encode, seconds
 from nysketch.sources.protocol import (
@@ -177,7 +177,7 @@ def as_batch(batch: pa.RecordBatch, columns: Sequence[Column], weights: str | No
     """Turn a record batch into arrays."""
     values, nulls, texts = [], [], {}
     for column in columns:
-        if isinstance(column.kind, Category | Time):
+        if isinstance(column.kind, Category | Text | Time):
             encoded = encode(batch.column(column.name), column, where)
             array, count = encoded.values, encoded.nulls
             if encoded.texts:
@@ -228,7 +228,7 @@ def choose_columns(
         field = require_field(fields, name, where)
         if name in selection.kinds:
             require_kind(field, name, selection.kinds[name], where)
-            columns.append(Column(name, kind=selection.kinds[name]))
+            columns.append(Column(name, selection.kinds[name].width, kind=selection.kinds[name]))
             continue
         if selection.text:
             require_text(field, name, where)
