@@ -43,7 +43,7 @@ class Text(Kind):
 
     def expand(self, values: Floats) -> Floats:
         """Return the coordinates of rows × DIMENSIONS numbers, and which texts are missing."""
-        gone: NDArray[np.bool_] = np.isnan(values).any(axis=1)
+        gone = np.asarray(np.isnan(values).any(axis=1))
         out = np.empty((len(values), self.features))
         out[:, :DIMENSIONS] = np.where(gone[:, None], 0.0, values)
         if self.missing:
