@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nysketch._types import Arrays
-from nysketch.kinds import Category, Kind, Number, Time
+from nysketch.kinds import Category, Kind, Number, Text, Time
 
-_KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (Category, Number, Time)}
+_KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (Category, Number, Text, Time)}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table; a list column of length d has width d, all others width 1.
+    """A column of the table; a list column of length d has width d, a text 32, all others width 1.
 
     `width` is how many numbers a row has for it, `features` how many features are made of them: as many,
     unless the column has a kind. A column of `text` holds strings, for the string kernels; it is the only one
@@ -27,7 +27,7 @@ class Column:
     kind: Kind | None = None
 
     def __str__(self) -> str:
-        return self.name if self.width == 1 else f"{self.name}[{self.width}]"
+        return self.name if self.width == 1 or self.kind is not None else f"{self.name}[{self.width}]"
 
     @property
     def features(self) -> int:
@@ -46,9 +46,10 @@ class Column:
     ) -> Column:
         """Rebuild a column from what `describe` returned, and from the arrays of its kind."""
         if isinstance(kind, dict):
-            if width != 1 or kind.get("kind") not in _KINDS:
+            known = _KINDS.get(str(kind.get("kind")))
+            if known is None or width != known.width:
                 raise ValueError("a column has an unknown kind: written by a newer nysketch?")
-            return cls(str(name), kind=_KINDS[kind["kind"]].from_parts(kind, arrays or {}))
+            return cls(str(name), known.width, kind=known.from_parts(kind, arrays or {}))
         return cls(str(name), int(width), text=kind == "text")
 
 

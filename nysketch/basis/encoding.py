@@ -1,9 +1,9 @@
 """From pilot rows to the kinds of columns: vocabularies, parts of times, quantiles; and how each is scaled.
 
 A column counts as much as a standardised number, whatever its kind: the variances of its features add up to
-1. Indicators of a category with shares p are divided by √(1 − Σp²), the features of a place on a circle by
-the root of their variance, and the indicator of missing values by √(1 − p), so that number and indicator
-together have variance 1.
+1. Indicators of a category with shares p are divided by √(1 − Σp²), the features of a place on a circle or of
+a text by the root of their variance, and the indicator of missing values by √(1 − p), so that number and
+indicator together have variance 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nysketch.basis.layout import Layout, Place
 from nysketch.basis.scaling import Scaling, Wild, fit_scaling
 from nysketch.columns import Column
 from nysketch.errors import InputError, option
-from nysketch.kinds import Category, KindRequest, Number, Time
+from nysketch.kinds import Category, KindRequest, Number, Text, Time
 from nysketch.kinds.number import RANK, rank_knots
 from nysketch.kinds.time import DAY, ELAPSED, HOUR, WEEKDAY, YEARDAY, turns_of
 
@@ -50,6 +50,11 @@ def fit_kinds(
     room = DEFAULT_VALUES
     for i, place in enumerate(Layout.of(columns).places):
         column, at = place.column, place.numbers.start
+        if isinstance(column.kind, Text):
+            gone = np.isnan(rows[:, at])
+            _require_some(gone, column.name)
+            fitted[i] = replace(column, kind=Text(missing=bool(gone.any())))
+            continue
         if column.width > 1 or column.text:
             continue
         found = rows[:, at]
@@ -61,11 +66,7 @@ def fit_kinds(
             fitted[i] = replace(column, kind=kind)
             continue
         gone = np.isnan(found)
-        if gone.all():
-            raise InputError(
-                f"column {column.name!r} has no values in the pilot. Leave it out with "
-                f"{option('exclude', column.name)}"
-            )
+        _require_some(gone, column.name)
         if isinstance(column.kind, Time):
             parts = column.kind.parts or _parts(found[~gone], column.name)
             fitted[i] = replace(column, kind=Time(parts, missing=bool(gone.any())))
@@ -81,6 +82,13 @@ def fit_kinds(
         else:
             fitted[i] = replace(column, kind=Number(transform, missing=bool(gone.any()), knots=knots))
     return fitted, rows
+
+
+def _require_some(gone: NDArray[np.bool_], name: str) -> None:
+    if gone.all():
+        raise InputError(
+            f"column {name!r} has no values in the pilot. Leave it out with {option('exclude', name)}"
+        )
 
 
 def _vocabulary(found: Floats, values: Mapping[float, str], most: int) -> tuple[Category, Floats]:
@@ -171,8 +179,10 @@ def fit_encoding(rows: Floats, columns: Sequence[Column], scaling: str, trim: ND
         kind, at = place.column.kind, place.features
         if kind is None:
             continue
-        values = rows[:, place.numbers.start]
-        if isinstance(kind, Number):
+        values = place.of(rows)
+        if isinstance(kind, Text):
+            one = _of_text(kind, values, scaling)
+        elif isinstance(kind, Number):
             one = _of_number(kind, values, scaling, place, trim)
             wild += one.wild
             fitted[i] = replace(place.column, kind=replace(kind, neutral=_middle(kind, values, one.center)))
@@ -231,6 +241,19 @@ def _of_places(kind: Category | Time, values: Floats, scaling: str) -> tuple[Sca
     if scaling == "none":
         return Scaling(np.zeros(len(mean)), np.ones(len(mean))), neutral
     return Scaling(mean, scale), neutral
+
+
+def _of_text(kind: Text, values: Floats, scaling: str) -> Scaling:
+    """Return the scaling of places on a sphere: one scale for all of their coordinates."""
+    features = kind.expand(values)
+    center, scale = np.zeros(kind.features), np.ones(kind.features)
+    if scaling == "none":
+        return Scaling(center, scale)
+    known = float((~np.isnan(values[:, 0])).mean())
+    # Missing texts have a place, too: with the indicator, all together have variance 1.
+    scale[: kind.width] = _root(float(features[:, : kind.width].var(axis=0).sum()) / known)
+    scale[kind.width :] = _root(known)
+    return Scaling(features.mean(axis=0), scale)
 
 
 def _root(variance: float) -> float:

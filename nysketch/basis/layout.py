@@ -21,6 +21,15 @@ class Place:
     numbers: slice
     features: slice
 
+    def of(self, rows: Floats) -> Floats:
+        """Return what rows hold of the column: a vector, or rows × width where that is more than one."""
+        return rows[:, self.numbers] if self.column.width > 1 else rows[:, self.numbers.start]
+
+    def expand(self, rows: Floats) -> Floats:
+        """Return the features that rows have for the column."""
+        kind = self.column.kind
+        return rows[:, self.numbers] if kind is None else kind.expand(self.of(rows))
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:
@@ -72,7 +81,7 @@ class Layout:
         """Return the features of rows."""
         out = np.empty((len(rows), self.d))
         for place in self.places:
-            out[:, place.features] = _features(place, rows)
+            out[:, place.features] = place.expand(rows)
         return out
 
     def expand_scaled(self, rows: Floats, scaled: Callable[[Floats, slice], Floats]) -> Floats:
@@ -97,7 +106,7 @@ class Layout:
         start = 0
         for place in places:
             stop = start + place.column.features
-            out[:, start:stop] = _features(place, rows)
+            out[:, start:stop] = place.expand(rows)
             start = stop
         return out
 
@@ -121,10 +130,3 @@ class Layout:
             else:
                 out[0, place.features], out[1, place.features] = kind.ends(float(lower[at]), float(upper[at]))
         return out
-
-
-def _features(place: Place, rows: Floats) -> Floats:
-    kind = place.column.kind
-    if kind is None:
-        return rows[:, place.numbers]
-    return kind.expand(rows[:, place.numbers.start])

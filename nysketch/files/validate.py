@@ -65,7 +65,7 @@ def _check_encoded(basis: Basis) -> None:
                 raise ValueError("basis.landmarks holds codes that are in no vocabulary")
         elif kind is None and not np.isfinite(values).all():
             raise ValueError("basis.landmarks holds values that are not finite numbers")
-        if kind is not None and not np.isfinite(kind.expand(values[:, 0])).all():
+        if kind is not None and not np.isfinite(place.expand(landmarks)).all():
             raise ValueError("basis.landmarks holds values that are out of range")
 
 

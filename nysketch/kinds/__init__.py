@@ -10,6 +10,7 @@ base.py      the protocol
 number.py    numbers: as they are, by logarithm, by rank; with missing values
 category.py  a vocabulary of values
 time.py      hour, weekday and day of the year on circles; elapsed time
+text.py      places of texts on a sphere
 requests.py  what users ask for: price=log
 differences.py  how two kinds of a column differ, in words
 words.py     values of categories in a line of words
@@ -19,6 +20,7 @@ from nysketch.kinds.base import Kind
 from nysketch.kinds.category import Category
 from nysketch.kinds.number import Number
 from nysketch.kinds.requests import KindRequest, parse_kinds
+from nysketch.kinds.text import Text
 from nysketch.kinds.time import Time
 
-__all__ = ["Category", "Kind", "KindRequest", "Number", "Time", "parse_kinds"]
+__all__ = ["Category", "Kind", "KindRequest", "Number", "Text", "Time", "parse_kinds"]

@@ -16,6 +16,7 @@ class Kind:
     """How the values of a column become features. NaN is a missing value."""
 
     name: ClassVar[str]
+    width: ClassVar[int] = 1  # how many numbers a row has for the column
 
     @property
     def features(self) -> int:
@@ -27,7 +28,10 @@ class Kind:
         raise NotImplementedError
 
     def expand(self, values: Floats) -> Floats:
-        """Return the features of values, one row each: finite numbers, also where values are missing."""
+        """Return the features of values, one row each: finite numbers, also where values are missing.
+
+        Values are a vector, or rows × width where that is more than one.
+        """
         raise NotImplementedError
 
     def ends(self, lower: float, upper: float) -> tuple[Floats, Floats]:

@@ -10,10 +10,11 @@ from nysketch.errors import UsageError
 from nysketch.kinds.base import Kind
 from nysketch.kinds.category import Category
 from nysketch.kinds.number import LINEAR, LOG, RANK, Number
+from nysketch.kinds.text import Text
 from nysketch.kinds.time import PARTS, Time
 
-NUMBER, CATEGORY, TIME = "number", "category", "time"
-KINDS = (NUMBER, LOG, RANK, CATEGORY, TIME, *PARTS)
+NUMBER, CATEGORY, TIME, TEXT = "number", "category", "time", "text"
+KINDS = (NUMBER, LOG, RANK, CATEGORY, TIME, TEXT, *PARTS)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class KindRequest:
             return cls(CATEGORY)
         if words == [TIME]:
             return cls(TIME)
+        if words == [TEXT]:
+            return cls(TEXT)
         if len(words) == 1 and words[0] in (NUMBER, LINEAR, LOG, RANK):
             return cls(NUMBER, LINEAR if words[0] == NUMBER else words[0])
         if words and set(words) <= set(PARTS) and len(set(words)) == len(words):
@@ -55,6 +58,8 @@ class KindRequest:
             return Category()
         if self.kind == TIME:
             return Time(self.parts)
+        if self.kind == TEXT:
+            return Text()
         return Number(missing=True)
 
 

@@ -99,7 +99,8 @@ class ChunkReader:
         self._starts = np.cumsum([0, *widths[:-1]])
         # Of a list with missing numbers, nothing is known.
         self._may_miss = np.repeat(
-            [column.width == 1 and not column.text for column in source.columns], widths
+            [(column.width == 1 or column.kind is not None) and not column.text for column in source.columns],
+            widths,
         )
         self._fill = fill
         self._texts: list[Mapping[str, Mapping[float, str]]] = []

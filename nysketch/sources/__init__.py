@@ -21,7 +21,8 @@ parquet_groups.py      what a row group takes to read, and how to read it in les
 parquet_pages.py       the sizes of the pages of a column
 feather_batches.py     the sizes of the record batches of a Feather file
 arrow.py               Arrow data: columns to numbers; tables in memory and streams
-encoding.py            categories and times to numbers
+encoding.py            categories, times and texts to numbers
+text_vectors.py        places of texts on a sphere
 decoding.py            and back: texts of codes, times
 queries.py             relations, lazy frames and data sets: computed anew whenever they are read
 arrays.py              NumPy arrays, lists of rows, sparse matrices

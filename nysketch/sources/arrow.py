@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column, total_width
 from nysketch.errors import InputError, SchemaError, UnreadableError, option
-from nysketch.kinds import Category, Time
+from nysketch.kinds import Category, Text, Time
 from nysketch.provenance import Input
 from nysketch.sources.encoding import encode, seconds
 from nysketch.sources.protocol import (
@@ -179,7 +179,7 @@ def as_batch(batch: pa.RecordBatch, columns: Sequence[Column], weights: str | No
     """Turn a record batch into arrays."""
     values, nulls, texts = [], [], {}
     for column in columns:
-        if isinstance(column.kind, Category | Time):
+        if isinstance(column.kind, Category | Text | Time):
             encoded = encode(batch.column(column.name), column, where)
             array, count = encoded.values, encoded.nulls
             if encoded.texts:
@@ -231,7 +231,7 @@ def choose_columns(
         kind = None if selection.text else selection.kind_of(name, field)
         if kind is not None:
             require_kind(field, name, kind, where)
-            columns.append(Column(name, kind=kind))
+            columns.append(Column(name, kind.width, kind=kind))
             continue
         if selection.text:
             require_text(field, name, where)

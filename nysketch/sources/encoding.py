@@ -1,4 +1,4 @@
-"""Values of a table → the numbers that rows have for columns with kinds: codes of categories, seconds.
+"""Values of a table → the numbers that rows have for columns with kinds: codes, seconds, places of texts.
 
 A category is known by its text: `5` is the same value in columns of integers, decimals and strings, `true`
 in those of truth values. Before there is a vocabulary, while the pilot is read, a value is known by 52 bits
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from nysketch._types import Floats
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError
-from nysketch.kinds import Category, Time
+from nysketch.kinds import Category, Text, Time
+from nysketch.sources.text_vectors import text_vectors
 
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _DAY = 86_400.0
@@ -32,7 +33,10 @@ LONGEST_VALUE = 200
 
 @dataclass(frozen=True)
 class Encoded:
-    """The numbers of a column, NaN where a value is missing; how many are; and texts of digests, if any."""
+    """The numbers of a column, NaN where a value is missing; how many are; and texts of digests, if any.
+
+    Numbers are a vector, or rows × width for texts.
+    """
 
     values: NDArray[np.float64]
     nulls: int
@@ -40,10 +44,13 @@ class Encoded:
 
 
 def encode(array: pa.Array, column: Column, where: str) -> Encoded:
-    """Return the numbers of a column of categories or times."""
+    """Return the numbers of a column of categories, texts or times."""
     try:
         if isinstance(column.kind, Category):
             return _categories(array, column.kind)
+        if isinstance(column.kind, Text):
+            values = _places(array)
+            return Encoded(values, int(np.isnan(values[:, 0]).sum()))
         assert isinstance(column.kind, Time)
         values = seconds(array)
         return Encoded(values, array.null_count)
@@ -128,6 +135,26 @@ def _digests(texts: pa.Array) -> Encoded:
 def digest_of(text: str) -> float:
     """Return 52 bits that identify a value, as a number."""
     return float(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 12)
+
+
+# ---- texts
+
+
+def _places(array: pa.Array) -> Floats:
+    """Return the places of texts; equal ones are looked at once."""
+    if pa.types.is_dictionary(array.type):
+        # Of a dictionary, only what is used; nulls can hide in the values and in the indices.
+        indices = array.indices.dictionary_encode()
+        used = array.dictionary.take(indices.dictionary.cast(pa.int64()))
+        return _taken(_places(used), indices.indices)
+    coded = as_texts(array).dictionary_encode()
+    return _taken(text_vectors(coded.dictionary.to_pylist()), coded.indices)
+
+
+def _taken(places: Floats, indices: pa.Array) -> Floats:
+    """Return the places at some indices, NaN where these are null."""
+    at = indices.fill_null(len(places)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.asarray(np.concatenate([places, np.full((1, places.shape[1]), np.nan)])[at])
 
 
 # ---- times

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, option
-from nysketch.kinds import Category
+from nysketch.kinds import Category, Text
 from nysketch.sources.arrow import as_kept
 from nysketch.sources.encoding import encode
 from nysketch.sources.locations import Location
@@ -287,7 +287,7 @@ class HDF5File:
                 is_text = batch[i].dtype.kind in "OS"
                 if column.text or (column.kind is not None and is_text):
                     batch[i] = self._decoded(batch[i], column.name, first)
-                if isinstance(column.kind, Category):
+                if isinstance(column.kind, Category | Text):
                     encoded = encode(pa.array(batch[i]), column, self.where(index))
                     batch[i], nulls[i] = encoded.values, encoded.nulls
                     texts |= {column.name: encoded.texts} if encoded.texts else {}

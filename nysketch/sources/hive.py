@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nysketch.columns import Column
-from nysketch.kinds import Category
+from nysketch.kinds import Category, Text
 from nysketch.sources.arrow import as_kept
 from nysketch.sources.encoding import Encoded, encode
 from nysketch.sources.protocol import Batch, ReaderMemory, TableFile
@@ -79,9 +79,9 @@ class PartitionedFile:
             for column in (*columns, *(Column(name) for name in filter(None, [weights]))):
                 if column.name not in self._keys:
                     continue
-                if isinstance(column.kind, Category):
+                if isinstance(column.kind, Category | Text):
                     one = self._encoded(column)
-                    read[column.name] = np.full(rows, one.values[0]), rows * one.nulls
+                    read[column.name] = np.repeat(one.values, rows, axis=0), rows * one.nulls
                     texts |= {column.name: one.texts} if one.texts else {}
                 else:
                     read[column.name] = _repeated(self._keys[column.name], rows, text=column.text)

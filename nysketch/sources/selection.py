@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nysketch.columns import Column
 from nysketch.errors import SchemaError, option
-from nysketch.kinds import Category, Kind, Time
+from nysketch.kinds import Category, Kind, Text, Time
 
 # Why columns that the user named are no features.
 EXCLUDED, ROW_WEIGHTS = "excluded", "row weights"
@@ -51,6 +51,8 @@ class Field:
         """Say whether its values can be those of a kind."""
         if isinstance(kind, Category):
             return self.text or self.width == 1
+        if isinstance(kind, Text):
+            return self.text
         return self.time if isinstance(kind, Time) else self.width == 1
 
     def why_left_out(self, *, text: bool) -> str:
@@ -155,7 +157,8 @@ def require_numeric(field: Field, name: str, where: str) -> None:
 def require_kind(field: Field, name: str, kind: Kind, where: str) -> None:
     """Raise a SchemaError unless the values of the field can be those of a kind."""
     if not field.can_be(kind):
-        what = {Category: "text, numbers or truth values", Time: "times or dates"}.get(type(kind), "numbers")
+        words = {Category: "text, numbers or truth values", Time: "times or dates", Text: "text"}
+        what = words.get(type(kind), "numbers")
         raise SchemaError(
             f"{where}: column {name!r} has type {field.type}; a column of kind {kind.name} holds {what}"
         )

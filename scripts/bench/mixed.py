@@ -25,7 +25,8 @@ Sections (--section; all of them unless told otherwise):
 
 Sketches have 500 landmarks from a pilot of 5,000 rows (independence: 200), no cells, one thread, and
 otherwise the defaults of `nysketch.sketch`; tests have 299 permutations, so that one at 5 % can have that
-level exactly. Ten pairs share the basis of a third sample. One process takes 90 minutes for everything, --pairs 10 a tenth.
+level exactly. Ten pairs share the basis of a third sample. One process takes more than an hour for
+everything; --pairs 10 gives a quick look.
 """
 
 from __future__ import annotations
