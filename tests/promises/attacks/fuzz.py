@@ -37,7 +37,7 @@ KINDS: dict[str, Callable[[Random, Path], Outcome]] = {
     "settings": mutate_settings,
 }
 
-# A mutation that takes longer, or so much memory more than all before it, has failed.
+# A mutation that takes more CPU time, or so much memory more than all before it, has failed.
 SECONDS, MEGABYTES = 60, 400
 
 
@@ -52,8 +52,8 @@ def _stop(*_):
 def one(kind, seed, number, folder):
     """Return the outcome of one mutation."""
     before = _peak_megabytes()
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, _stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -63,7 +63,7 @@ def one(kind, seed, number, folder):
         what = f"{type(error).__name__}: {str(error)[:200]}"
         outcome = Outcome("", FAILED, f"{what} @ {_place(error)}")
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     grown = _peak_megabytes() - before
     if number and grown > MEGABYTES:
         return Outcome(outcome.mutation, FAILED, f"{grown:.0f} MB more; otherwise {outcome.result}")
