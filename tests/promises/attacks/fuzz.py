@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from tests.disturbances import PATIENCE
 from tests.promises.attacks.fuzz_checkpoints import mutate_checkpoint
 from tests.promises.attacks.fuzz_jobs import mutate_job, mutate_settings
 from tests.promises.attacks.fuzz_models import mutate_model
@@ -52,8 +53,10 @@ def _stop(*_):
 def one(kind, seed, number, folder):
     """Return the outcome of one mutation."""
     before = _peak_megabytes()
-    signal.signal(signal.SIGPROF, _stop)
+    for number_of_signal in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number_of_signal, _stop)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(PATIENCE)  # for what waits, and takes none
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -64,6 +67,7 @@ def one(kind, seed, number, folder):
         outcome = Outcome("", FAILED, f"{what} @ {_place(error)}")
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
     grown = _peak_megabytes() - before
     if number and grown > MEGABYTES:
         return Outcome(outcome.mutation, FAILED, f"{grown:.0f} MB more; otherwise {outcome.result}")
