@@ -92,7 +92,7 @@ def run_cli(cli_command, run_process):
     def run(*args, env=None, **options):
         env = env or {}
         # What an interpreter reads when it starts, and what starts interpreters itself.
-        new = any(not name.startswith(("NYSKETCH_", "AWS_")) for name in env) or "--engine" in args
+        new = any(not name.startswith(("NYSKETCH_", "AWS_")) for name in env) or "--workers" in args
         if new or options.keys() - {"cwd", "input", "text", "prepare"}:
             return run_process(*args, env=env, **options)
         return forks.run(list(map(str, args)), env=env, timeout=PATIENCE, **options)

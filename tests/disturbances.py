@@ -51,6 +51,11 @@ FragmentTask.chunks = slow
 """
 
 
+def full_disk(limit):
+    """Let no file grow beyond so many bytes."""
+    return f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+
+
 def noting_waits(note):
     """Make a file `note` while waiting for the lock of an output, or for anything else that is slept for."""
     return f"""

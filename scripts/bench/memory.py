@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def parquet(table: pa.Table, **options: Any) -> Callable[[Path], None]:
     return lambda path: pq.write_table(table, path, **{"row_group_size": 64 << 20} | options)
 
 
+@cache
 def wide(columns: int, rows: int, dtype: str = "f8", **options: Any) -> Callable[[Path], None]:
     """Return what writes numbers as Parquet."""
     return lambda path: parquet(numbers(columns, rows, dtype), **options)(path)
@@ -137,6 +139,7 @@ def page_bomb(path: Path) -> None:
     parquet(table, use_dictionary=False, compression="zstd", write_statistics=False, **whole)(path)
 
 
+@cache
 def with_others(rows: int, columns: int) -> Callable[[Path], None]:
     """Return what writes numbers beside columns that are not read: texts, structs, lists, binaries."""
 
@@ -276,14 +279,12 @@ OUTPUTS = {"sketch": ".nysk", "basis": ".nysk", "coreset": ".csv", "assign": ".p
 
 
 def arguments_of(case: Case, path: Path, folder: Path) -> list[str]:
-    """Return the command on the file, without its budget; what it needs is made first, by this version."""
+    """Return the command on the file, without its budget; what it needs is made before the first."""
     name, *options = case.command
     sketch, model = folder / "first.nysk", folder / "first.json"
-    if case.needs:
+    if case.needs and not model.exists():
         first = next(nysketch_rows(path))
         made = nysketch.sketch(first, landmarks=50)
-        for old in (sketch, model):  # of the version before
-            old.unlink(missing_ok=True)
         nysketch.save(made, sketch)
         save_model(nysketch.learn_kmeans(made, 5), model)
     output = ["-o", str(folder / f"output{OUTPUTS[name]}")] if name in OUTPUTS else []

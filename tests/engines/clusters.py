@@ -1,5 +1,6 @@
 """Real schedulers and workers, as processes of their own, to be killed one by one."""
 
+import atexit
 import json
 import os
 import signal
@@ -7,9 +8,20 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from functools import cache
 
 from tests.conftest import clean_environment
 from tests.disturbances import PATIENCE
+from tests.forks import Forks
+
+
+@cache
+def forks():
+    """Return what forks schedulers and workers, from a process that has loaded what they would."""
+    modules = ["dask.cli", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker"]
+    made = Forks(clean_environment(), modules)
+    atexit.register(made.stop)
+    return made
 
 
 class Cluster:
@@ -17,28 +29,30 @@ class Cluster:
 
     def __init__(self, folder, **settings):
         self._folder = folder
-        self._environment = clean_environment(**{name: str(value) for name, value in settings.items()})
+        self._settings = {name: str(value) for name, value in settings.items()}
         self.file = folder / "scheduler.json"
         self.workers = []
         flags = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
         flags += ["--scheduler-file", str(self.file)]
-        self.scheduler = self._start(["-m", "dask", "scheduler", *flags])
+        self.scheduler = self._start(["scheduler", *flags])
         wait_for(lambda: self.file.exists() and self.file.read_text().endswith("}"))
         self.address = json.loads(self.file.read_text())["address"]
 
-    def _start(self, arguments):
+    def _start(self, arguments, *, prepare="", new=False):
+        program = f"import sys; sys.argv = {['dask', *arguments]!r}\nfrom dask.cli import run_cli\nrun_cli()"
         with (self._folder / f"log-{time.monotonic_ns()}").open("w") as log:
-            return subprocess.Popen(
-                [sys.executable, *arguments], stdout=log, stderr=log, env=self._environment, cwd=self._folder
-            )
+            # Settings are read, and changes to modules made, where nothing is imported yet.
+            if not (self._settings or prepare or new):
+                return forks().start(program, cwd=self._folder, log=log)
+            command = [sys.executable, "-c", f"{prepare}\n{program}"]
+            environment = clean_environment(**self._settings)
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self._folder)
 
     def add_worker(self, *, nanny=False, prepare=""):
         """Start a worker of one thread; `prepare` is run in its process before anything else."""
         flags = ["--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", "--death-timeout", str(PATIENCE)]
         flags += ["--nanny" if nanny else "--no-nanny", "--scheduler-file", str(self.file)]
-        start = f"{prepare}\nimport sys; sys.argv = {['dask', 'worker', *flags]!r}\n"
-        start += "from dask.cli import run_cli\nrun_cli()"
-        self.workers.append(self._start(["-c", start] if prepare else ["-m", "dask", "worker", *flags]))
+        self.workers.append(self._start(["worker", *flags], prepare=prepare, new=nanny))
         return self.workers[-1]
 
     def stop(self):

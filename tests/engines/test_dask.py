@@ -57,6 +57,7 @@ def test_a_sketch_by_the_cluster_is_that_by_threads(files, engine, tmp_path, opt
     assert bits(one, tmp_path) == bits(other, tmp_path)
 
 
+@pytest.mark.slow
 def test_columns_to_keep_and_labels_come_back_in_order(files, engine):
     model = nysketch.learn_kmeans(nysketch.sketch(str(files), exclude=["w"], landmarks=30, threads=1), 4)
 
@@ -69,6 +70,7 @@ def test_columns_to_keep_and_labels_come_back_in_order(files, engine):
     assert labelled(engine).equals(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, "w"])
 def test_scores_are_the_same_to_the_last_digit(files, engine, weights):
     sketch = nysketch.sketch(str(files), exclude=["w"], landmarks=30, threads=1)
@@ -77,6 +79,7 @@ def test_scores_are_the_same_to_the_last_digit(files, engine, weights):
         assert score(model, source, engine=engine) == score(model, source, engine=Threads(1))
 
 
+@pytest.mark.slow
 def test_coresets_are_the_same(files, engine):
     options = {"exclude": ["w"], "keep": ["name"], "landmarks": 40}
     one = nysketch.coreset(str(files), 12, threads=2, **options)
@@ -126,6 +129,7 @@ def test_leaving_early_leaves_nothing_behind(source, client, engine, notes):
     assert not client.futures
 
 
+@pytest.mark.slow
 def test_progress_only_ever_rises_to_all_rows(files, engine):
     seen = []
     nysketch.sketch(

@@ -186,6 +186,7 @@ def test_what_one_of_two_sketches_lacks_their_sum_lacks_too(parts, tmp_path):
     assert equal((a + b).groups, (a + of_parts(parts, "b")).groups)
 
 
+@pytest.mark.slow
 def test_a_dependence_that_is_only_between_parts_is_found(parts):
     a, b = of_parts(parts, "a", pairs=True), of_parts(parts, "b", pairs=True)
     assert not nysketch.independence(a).rejected and not nysketch.independence(b).rejected
@@ -214,6 +215,7 @@ def test_what_is_left_after_a_subtraction_is_tested_with_its_own_rows(parts):
 # scripts/bench/independence.py --section level.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strength", "answer"), [(1.0, True), (0.0, False)])
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_sample_comes_to_the_verdict_of_all_rows(strength, answer, count):
@@ -247,18 +249,19 @@ def test_a_dependence_in_a_sorted_table_is_found():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shuffle_rows", [1500, 300])
-def test_level_on_tables_that_are_sorted_by_one_group(shuffle_rows):
+@pytest.mark.parametrize(("n", "shuffle_rows"), [(700, 700), (1500, 300)])
+def test_level_on_tables_that_are_sorted_by_one_group(n, shuffle_rows):
+    """The rate among a thousand sorted tables: scripts/bench/independence.py --section level."""
     rejections = asymptotic = 0
     for seed in range(100):
-        rows = sorted_by_x(np.random.default_rng(seed), 1500, 0.0)
+        rows = sorted_by_x(np.random.default_rng(seed), n, 0.0)
         made = sketch(rows, permutation_rows=shuffle_rows, sample_rows=0, seed=seed)
         found = nysketch.independence(made, permutations=99, seed=seed)
         asymptotic += not found.verdict.exact
         rejections += found.rejected
     assert within_level(rejections, 100)
     # Of few sampled rows, some seem to resemble their neighbours in the other group, too.
-    assert asymptotic == 0 if shuffle_rows == 1500 else asymptotic >= 90
+    assert asymptotic == 0 if shuffle_rows == n else asymptotic >= 90
 
 
 WIDE = {name: [f"c{8 * i + j}" for j in range(8)] for i, name in enumerate("pqr")}

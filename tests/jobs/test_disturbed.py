@@ -5,11 +5,10 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 
 import pytest
 
-from tests.disturbances import PATIENCE, dying_at_call, dying_at_change, noting_waits, wait_for
+from tests.disturbances import PATIENCE, dying_at_call, dying_at_change, full_disk, noting_waits, wait_for
 from tests.jobs.jobs import JOB, Nightly, day
 
 # Old partitions retire and inputs change, so that every step of a run has something to do.
@@ -124,30 +123,17 @@ def test_two_runs_at_once_do_the_work_once(nightly, start_cli):
     assert sorted(len(line["new"]) for line in nightly.store.history()) == [0, 3]
 
 
-LIMITED = (
-    "import resource, sys; limit = int(sys.argv.pop(1));"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit));"
-    "from nysketch.cli import main; main()"
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "too_large", [f"partitions/{day(7)}.nysk", "windows/all.nysk", f"drift/{day(5)}.json"]
 )
 def test_a_full_disk_is_an_error_and_the_next_run_recovers(
-    prepared, undisturbed, tmp_path, cli_command, too_large
+    prepared, undisturbed, tmp_path, run_cli, too_large
 ):
     limit = len(undisturbed[too_large]) - 1
     nightly = copy_of(prepared, tmp_path / "full")
     before = nightly.contents()
-    result = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), "run", str(nightly.job)],
-        env=cli_command[1],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    result = run_cli("run", nightly.job, prepare=full_disk(limit))
     assert result.returncode == 1, result.stderr
     assert "cannot write: File too large" in result.stderr and "Traceback" not in result.stderr
     after = nightly.contents()

@@ -6,13 +6,19 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
 import nysketch
-from tests.disturbances import PATIENCE, dying_at_call, dying_at_checkpoint, endless, noting_waits, wait_for
+from tests.disturbances import (
+    PATIENCE,
+    dying_at_call,
+    dying_at_checkpoint,
+    endless,
+    full_disk,
+    noting_waits,
+    wait_for,
+)
 
 # Many row groups, and a checkpoint after each of them.
 ROWS, ROW_GROUP = 5000, 50
@@ -148,21 +154,9 @@ def test_a_corrupt_checkpoint_is_refused_with_a_remedy(half_done, run_cli):
     assert (half_done / "out.nysk").read_bytes() == (half_done / "expected").read_bytes()
 
 
-@pytest.mark.slow
-def test_a_full_disk_leaves_the_old_output(folder, cli_command):
+def test_a_full_disk_leaves_the_old_output(folder, run_cli):
     (folder / "out.nysk").write_bytes(OLD)
-    limited = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
-        "from nysketch.cli import main; main()"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", limited, *SKETCH, "--if-exists", "overwrite"],
-        cwd=folder,
-        env=cli_command[1],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    result = run_cli(*SKETCH, "--if-exists", "overwrite", cwd=folder, prepare=full_disk(4096))
     assert (result.returncode, result.stdout) == (1, "")
     assert "out.nysk: cannot write: File too large" in result.stderr and "Traceback" not in result.stderr
     assert (folder / "out.nysk").read_bytes() == OLD

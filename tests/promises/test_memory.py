@@ -59,7 +59,8 @@ def test_two_gigabytes_take_no_more_memory_than_two_hundred_megabytes(tmp_path):
     for size in (200 * 10**6, 2 * 10**9):
         path = tmp_path / f"{size}.parquet"
         write_file(path, size)
-        peaks[size], summary = peak_memory(path)
+        # Few landmarks: how many there are has nothing to do with rows, and made a third of the seconds.
+        peaks[size], summary = peak_memory(path, "-m", "50")
         assert summary["rows"] * D * 8 >= 0.99 * size
         path.unlink()
     small, large = peaks.values()

@@ -91,6 +91,7 @@ def test_different_landmarks_give_nearly_the_same_distance():
     assert other.distance.projected**2 == pytest.approx(squared, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_different_landmarks_alone_are_no_difference():
     """Few landmarks express the mean embedding badly, and differently: the test must allow for it."""
     options = {"scale": "none", "kernel": "gaussian", "bandwidth": 5.0}
@@ -501,6 +502,7 @@ def test_precisions_that_differ_are_no_difference_of_the_rows():
     assert any("float32 and float64" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_heavy_row_is_seen_in_the_error_and_keeps_the_level():
     rejected = 0
     for seed in range(60):

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from tests.disturbances import PATIENCE
 from tests.promises.attacks.fuzz_checkpoints import mutate_checkpoint
 from tests.promises.attacks.fuzz_jobs import mutate_job, mutate_settings
 from tests.promises.attacks.fuzz_models import mutate_model
@@ -37,7 +38,7 @@ KINDS: dict[str, Callable[[Random, Path], Outcome]] = {
     "settings": mutate_settings,
 }
 
-# A mutation that takes longer, or so much memory more than all before it, has failed.
+# A mutation that takes more CPU time, or so much memory more than all before it, has failed.
 SECONDS, MEGABYTES = 60, 400
 
 
@@ -52,8 +53,10 @@ def _stop(*_):
 def one(kind, seed, number, folder):
     """Return the outcome of one mutation."""
     before = _peak_megabytes()
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(SECONDS)
+    for number_of_signal in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number_of_signal, _stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(PATIENCE)  # for what waits, and takes none
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -63,6 +66,7 @@ def one(kind, seed, number, folder):
         what = f"{type(error).__name__}: {str(error)[:200]}"
         outcome = Outcome("", FAILED, f"{what} @ {_place(error)}")
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
     grown = _peak_megabytes() - before
     if number and grown > MEGABYTES:

@@ -5,10 +5,14 @@ import pytest
 from tests.promises.attacks import fuzz
 from tests.promises.attacks.outcomes import ACCEPTED, REFUSED, Outcome
 
+OF_SECONDS = {"jobs", "sketches", "sources", "stores"}
 
-@pytest.mark.parametrize("kind", fuzz.KINDS)
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in OF_SECONDS)) for kind in fuzz.KINDS]
+)
 def test_mutations_are_refused_or_of_use(kind, tmp_path):
-    outcomes = fuzz.run(kind, count=100, seed=1, folder=tmp_path)
+    outcomes = fuzz.run(kind, count=60, seed=1, folder=tmp_path)
     assert not fuzz.failures(outcomes)
     assert {outcome.result for outcome in outcomes.values()} >= {ACCEPTED, REFUSED}
 
