@@ -95,8 +95,8 @@ class Basis:
             numbers, identifiers, free text and constants.
         kinds : mapping of str to str, or list of str, optional
             Kinds of columns that shall be others than by their types, such as {"price": "log",
-            "zip": "category", "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log", "rank",
-            "category", "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
+            "zip": "category", "ts": "hour,weekday"}, or ["price=log", "zip=category"]: "number", "log",
+            "rank", "category", "time", or parts of a time: "hour", "weekday", "yearday", "elapsed".
         emphasis : mapping of str to float, optional
             Columns that count more, or less: {"price": 2} doubles what `price` adds to squared distances.
         weights : str, optional

@@ -90,7 +90,7 @@ class Layout:
         for place in self.places:
             kind, at = place.column.kind, place.features
             if not isinstance(kind, Category):
-                out[:, at] = scaled(_features(place, rows), at)
+                out[:, at] = scaled(place.expand(rows), at)
                 continue
             zeros, ones = scaled(np.stack([np.zeros(kind.features), np.ones(kind.features)]), at)
             out[:, at] = zeros
