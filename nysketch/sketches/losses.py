@@ -64,8 +64,12 @@ def notes_on_unknown(sketch: Sketch) -> list[str]:
     for name, found in counts.by_column(sketch.basis).items():
         for what, count in found.items():
             told = f"{name!r} in {counted(count, 'row')} ({100 * count / max(rows, 1):.2g} %)"
+            before = then.get(name, {}).get(what, 0) / max(sketch.basis.origin.get("pilot_rows", 0), 1)
             if what == "unseen" and count > _MANY * rows:
-                many.append(told)
+                # Where it was so in the pilot, there are more values than a vocabulary has, and the table of
+                # columns says so.
+                if count > before * rows + _MANY * rows:
+                    many.append(told)
             elif count and not then.get(name, {}).get(what):
                 new[what].append(told)
     notes = []

@@ -246,7 +246,8 @@ def _feature_shift(name: str, both: _Both, i: int) -> FeatureShift:
 
 
 def _of_category(kind: Category, one: ColumnMoments, two: ColumnMoments, at: slice) -> dict[str, Any]:
-    first, second = one.means[at], two.means[at]
+    # Shares, but for what rounding leaves of none and of all.
+    first, second = np.clip(one.means[at], 0.0, 1.0), np.clip(two.means[at], 0.0, 1.0)
     errors = np.sqrt(first * (1 - first) / one.rows + second * (1 - second) / two.rows)
     change = second - first
     values = np.arange(len(kind.values))
