@@ -95,10 +95,11 @@ def test_a_column_of_text_can_be_read_by_a_text_kernel(make):
     assert contents(make(data), **options) == contents(pa.table(data), **options)
 
 
-def test_nulls_are_refused_or_dropped(make):
+def test_nulls_are_refused_dropped_or_kept(make):
     data = columns(100) | {"a": [None if i % 10 == 0 else i**0.5 for i in range(100)]}
     with pytest.raises(InvalidRowsError, match="column 'a' has 10 nulls"):
-        nysketch.sketch(make(data), **OPTIONS)
+        nysketch.sketch(make(data), nulls="error", **OPTIONS)
+    assert nysketch.sketch(make(data), **OPTIONS).rows == 100
     found = nysketch.sketch(make(data), nulls="drop", **OPTIONS)
     assert (found.rows, found.dropped_rows) == (90, 10)
     assert contents(make(data), nulls="drop") == contents(pa.table(data), nulls="drop")

@@ -43,7 +43,7 @@ def test_a_basis_says_what_to_read():
 
 def test_a_basis_to_be_made_says_what_to_read():
     groups = BasisOptions(groups={"x": ["a", "b"], "y": ["c"]})
-    assert ReadOptions().for_basis(groups) == ReadOptions(columns=("a", "b", "c"))
+    assert ReadOptions().for_basis(groups) == ReadOptions(columns=("a", "b", "c"), automatic=True)
     assert ReadOptions(columns=["a"]).for_basis(BasisOptions(kernel="spectrum")) == ReadOptions(
         columns=("a",), text=True
     )

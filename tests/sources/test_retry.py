@@ -455,7 +455,7 @@ def test_wrong_rows_and_columns_are_not_tried_again(flaky, table, caplog):
     holes = pa.table({"x": [1.0, float("nan")]})
     with caplog.at_level("INFO"):
         with pytest.raises(InvalidRowsError):
-            nysketch.sketch(flaky(parquet, holes), landmarks=1)
+            nysketch.sketch(flaky(parquet, holes), landmarks=1, nulls="error")
         with pytest.raises(SchemaError):
             open_source(flaky(parquet, table), columns=["nope"])
         with pytest.raises(SchemaError):
