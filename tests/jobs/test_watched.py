@@ -35,8 +35,9 @@ class Shop(Nightly):
         pq.write_table(table, self.input(number))
 
 
-WHY = {"id": "serial number", "version": "constant 1", "kind": "text", "ts": "time"}
-TOLD = "not watched: id (serial number), version (constant 1), kind (text), ts (time)"
+SHORT = "time of no full day, week or year"
+WHY = {"id": "serial number", "version": "constant 1", "ts": SHORT}
+TOLD = f"not watched: id (serial number), version (constant 1), ts ({SHORT})"
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_first_run_says_which_columns_are_not_watched(shop, caplog):
     assert summary.not_watched == WHY
     assert TOLD in messages(caplog)
     assert summary.exit_code == 0
-    assert [column.name for column in shop.store.basis().columns] == ["x", "price"]
+    assert [column.name for column in shop.store.basis().columns] == ["x", "price", "kind"]
     assert status(shop.store)["not_watched"] == WHY
     page = (shop.folder / "report.html").read_text()
     assert "column id: serial number" in page
@@ -129,9 +130,9 @@ def test_a_night_of_dropped_rows_names_the_column(shop, caplog):
 
 
 def test_a_store_keeps_the_columns_it_has(shop, monkeypatch):
-    """As versions made it that left out no numbers: the next run sketches nothing again."""
+    """As versions made it that left out no numbers, and had no kinds: the next run sketches nothing again."""
     with monkeypatch.context() as before:
-        before.setattr(pilot, "_no_features", lambda source, drawn: ({}, {}))
+        before.setattr(pilot, "_no_features", lambda source, drawn: ({"kind": "text", "ts": "time"}, {}))
         shop.run()
     contents = shop.contents()
     assert shop.run().idle
