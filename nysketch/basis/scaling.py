@@ -182,7 +182,7 @@ def notes_on_wild(wild: Sequence[Wild], rows: int) -> list[str]:
 
 _LEFT_OUT = (
     "Such values are left out of the scale. If a column has so long a tail, and not a few wrong values, "
-    '`scale="robust"` shows more of the other rows'
+    'its kind log or rank (`kinds`), or `scale="robust"`, shows more of the other rows'
 )
 _NOT_LEFT_OUT = (
     'Scaled by that, the other rows look alike. `scale="auto"` leaves such values out of the scale if the '
