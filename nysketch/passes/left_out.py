@@ -3,7 +3,7 @@
 Numbers that are no features are found by sources/identifiers.py. Of the others:
 
 - a category is an identifier if nearly all of its values are different, or if its most frequent ones cover
-  next to no rows: it tells rows apart, and says nothing of them;
+  few rows: it tells rows apart, and says little of them;
 - it is free text if most of its values are different, and of several words;
 - a category or time with one value is constant; a time of which the pilot shows no full day, week or year
   does not vary enough to say which parts of it matter;
@@ -24,7 +24,7 @@ from nysketch.kinds import Category, Time
 from nysketch.sources.identifiers import CONSTANT, FEWEST_ROWS, FREE_TEXT, IDENTIFIER, NO_VALUES, SHORT_TIME
 
 # Shares of the pilot: of different values among those known, and of rows that a vocabulary must cover.
-_NEARLY_ALL, _MOST, _COVERED = 0.9, 0.5, 0.1
+_NEARLY_ALL, _MOST, _COVERED = 0.9, 0.5, 0.3
 _SEVERAL_WORDS = 3.0
 # Longer values are not shown as the reason.
 _SHOWN = 40

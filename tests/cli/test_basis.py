@@ -399,12 +399,17 @@ def test_a_table_without_text_has_none(run, folder, tmp_path, suffix):
     assert f"numbers-a.{suffix}" in result.stderr
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "h5"])
-def test_a_table_without_numbers_has_none(run, folder, tmp_path, suffix):
+def test_a_file_without_numbers_has_none(run, folder, tmp_path):
     output = tmp_path / "out.nysk"
-    result = run("sketch", folder / f"text-a.{suffix}", "-m", M, "-o", output)
+    result = run("sketch", folder / "text-a.h5", "-m", M, "-o", output)
     check_refused(result, 3, "numeric|--dataset", output)
-    assert f"text-a.{suffix}" in result.stderr
+    assert "text-a.h5" in result.stderr
+
+
+def test_a_table_of_text_has_categories(do, folder, tmp_path):
+    do("sketch", folder / "text-a.parquet", "-m", M, "-o", tmp_path / "out.nysk")
+    (column,) = nysketch.load(tmp_path / "out.nysk").basis.columns
+    assert column.kind.name == "category"
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_what_there_is_already_stays(tables, tmp_path, run_cli):
 
 def test_rows_with_nulls(tables, tmp_path, run_cli):
     args = ["coreset", tables / "holed.parquet", *COLUMNS, "-m", 30, "-s", 5, "-o", tmp_path / "c.csv"]
-    assert "column 'x' has 7 nulls" in refusal(run_cli(*args), 3)
+    assert "column 'x' has 7 nulls" in refusal(run_cli(*args, "--nulls", "error"), 3)
     assert not (tmp_path / "c.csv").exists()
     result = run_cli(*args, "--nulls", "drop")
     assert result.returncode == 0 and "(7 dropped)" in result.stdout

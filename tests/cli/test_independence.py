@@ -216,8 +216,10 @@ def test_unreadable_inputs_can_be_skipped(run_cli, tables):
     assert "broken.parquet" in found["skipped_inputs"][0] and "broken.parquet" in result.stderr
 
 
-def test_nulls_stop_it_unless_they_are_dropped(run_cli, tables):
-    refusal(run_cli("independence", "holed.parquet", *GROUPS, *QUICK, cwd=tables), 3)
+def test_nulls_are_kept_or_dropped_or_stop_it(run_cli, tables):
+    refusal(run_cli("independence", "holed.parquet", *GROUPS, *QUICK, "--nulls", "error", cwd=tables), 3)
+    kept = run_cli("independence", "holed.parquet", *GROUPS, *QUICK, "--json", cwd=tables)
+    assert json_of(kept)["rows"] == 300
     found = json_of(
         run_cli("independence", "holed.parquet", *GROUPS, *QUICK, "--nulls", "drop", "--json", cwd=tables)
     )
