@@ -150,7 +150,7 @@ def test_left_out_columns_and_dropped_rows_are_warned_about(table):
     with pytest.warns(NysketchWarning) as caught:
         made = nysketch.sketch(table, landmarks=10, nulls="drop")
     texts = [str(one.message) for one in caught]
-    assert texts[0].startswith("left out: name (text")
+    assert texts[0].startswith("left out: name (constant a)")
     assert texts[1] == "30 of 300 rows (10 %) were dropped: they hold nulls, NaN or infinities"
     assert all(one.filename == __file__ for one in caught)
     assert made.dropped_rows == 30
@@ -165,5 +165,5 @@ def test_nothing_is_warned_about_where_nothing_is_left_out(table):
 
 def test_python_errors_speak_python(table):
     with pytest.raises(nysketch.NysketchError, match=r'Drop such rows with `nulls="drop"`') as caught:
-        nysketch.sketch(table, columns=["x", "y"], landmarks=10)
+        nysketch.sketch(table, columns=["x", "y"], landmarks=10, nulls="error")
     assert "nulls" in caught.value.options and "--" not in str(caught.value)
