@@ -71,4 +71,4 @@ class Text(Kind):
         del arrays  # there are none
         if description["dimensions"] != DIMENSIONS:
             raise ValueError("the texts of a column have an unknown number of dimensions")
-        return cls(flag(description["missing"], "`missing`"))
+        return cls(flag(description["missing"], "the flag of missing values"))
