@@ -97,7 +97,7 @@ class MixedTerms:
         """Return how many numbers of a component can be chosen freely."""
         gaussians, categories, circles, indicators = self._found
         variances = len(gaussians) if covariance == "diag" else min(len(gaussians), 1)
-        shares = sum(at.stop - at.start - 1 for at in categories)
+        shares = sum(int(at.stop - at.start) - 1 for at in categories)
         return len(gaussians) + variances + shares + 2 * len(circles) + len(indicators)
 
     # ---- rows
@@ -180,11 +180,11 @@ class MixedTerms:
         n = members[:, None]
         total = float(members.sum())
         means, covariances = np.zeros_like(before[0]), np.full_like(before[0], 1.0)
-        for at in self._found[1]:
-            of = slice(*np.searchsorted(self._codes, [at.start, at.stop]).tolist())
-            prior = (codes[:, of].sum(axis=0) + 1) / (total + at.stop - at.start)
+        for category in self._found[1]:
+            of = slice(*np.searchsorted(self._codes, [category.start, category.stop]).tolist())
+            prior = (codes[:, of].sum(axis=0) + 1) / (total + category.stop - category.start)
             shares = (codes[:, of] + _PRIOR_ROWS * prior) / (n + _PRIOR_ROWS)
-            means[:, at] = shares / shares.sum(axis=1, keepdims=True)
+            means[:, category] = shares / shares.sum(axis=1, keepdims=True)
         prior = (empty.sum(axis=0) + 1) / (total + 2)
         means[:, self._indicators] = (empty + _PRIOR_ROWS * prior) / (known + empty + _PRIOR_ROWS)
         covariances[:] = np.maximum(means * (1 - means), _LEAST_VARIANCE)
