@@ -35,7 +35,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 @dataclass(frozen=True, eq=False)
 class MixedTerms:
-    """The statistics of rows, from scaled features relative to a centre, and the coefficients of components."""
+    """Statistics of rows, from scaled features relative to a centre; and coefficients of components."""
 
     layout: Layout
     center: Floats
