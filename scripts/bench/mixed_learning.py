@@ -185,7 +185,7 @@ def run(name, ks=(10, 50), landmarks=1000):
         print(json.dumps(line), flush=True)
 
 
-def prototypes(rows=100_000, k=10):
+def prototypes(rows=20_000, k=10):
     """Print the adjusted Rand index and CPU seconds of kmodes on some rows, and of a sketch of all."""
     from kmodes.kprototypes import KPrototypes
     from sklearn.metrics import adjusted_rand_score
