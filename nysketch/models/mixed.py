@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -136,7 +137,7 @@ class MixedTerms:
         ends = np.cumsum(
             [0, g, g, g, c, c, c, len(self._codes), len(self._indicators), len(self._indicators)]
         )
-        return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     # ---- components
 
