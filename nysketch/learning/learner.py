@@ -85,8 +85,8 @@ class Learner:
         self._progress = progress
         if self._evidence.basis.encoded and decoder not in (AUTO, "cells"):
             raise UsageError(
-                f'`decoder="{decoder}"` works on sums of plain numbers, and columns of this sketch have kinds. '
-                'Use `decoder="cells"`'
+                f'`decoder="{decoder}"` works on sums of plain numbers, and columns of this sketch have '
+                'kinds. Use `decoder="cells"`'
             )
         self._mixed: MixedLearner | None = None
         if self._evidence.basis.encoded and covariance is not None:

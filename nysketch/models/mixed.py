@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,7 +36,7 @@ _LOG_2PI = math.log(2 * math.pi)
 
 @dataclass(frozen=True, eq=False)
 class MixedTerms:
-    """The statistics of rows, from scaled features relative to a centre, and the coefficients of components."""
+    """Statistics of rows, from scaled features relative to a centre; and coefficients of components."""
 
     layout: Layout
     center: Floats
@@ -97,7 +98,7 @@ class MixedTerms:
         """Return how many numbers of a component can be chosen freely."""
         gaussians, categories, circles, indicators = self._found
         variances = len(gaussians) if covariance == "diag" else min(len(gaussians), 1)
-        shares = sum(at.stop - at.start - 1 for at in categories)
+        shares = sum(int(at.stop - at.start) - 1 for at in categories)
         return len(gaussians) + variances + shares + 2 * len(circles) + len(indicators)
 
     # ---- rows
@@ -136,7 +137,7 @@ class MixedTerms:
         ends = np.cumsum(
             [0, g, g, g, c, c, c, len(self._codes), len(self._indicators), len(self._indicators)]
         )
-        return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     # ---- components
 
@@ -180,11 +181,11 @@ class MixedTerms:
         n = members[:, None]
         total = float(members.sum())
         means, covariances = np.zeros_like(before[0]), np.full_like(before[0], 1.0)
-        for at in self._found[1]:
-            of = slice(*np.searchsorted(self._codes, [at.start, at.stop]).tolist())
-            prior = (codes[:, of].sum(axis=0) + 1) / (total + at.stop - at.start)
+        for category in self._found[1]:
+            of = slice(*np.searchsorted(self._codes, [category.start, category.stop]).tolist())
+            prior = (codes[:, of].sum(axis=0) + 1) / (total + category.stop - category.start)
             shares = (codes[:, of] + _PRIOR_ROWS * prior) / (n + _PRIOR_ROWS)
-            means[:, at] = shares / shares.sum(axis=1, keepdims=True)
+            means[:, category] = shares / shares.sum(axis=1, keepdims=True)
         prior = (empty.sum(axis=0) + 1) / (total + 2)
         means[:, self._indicators] = (empty + _PRIOR_ROWS * prior) / (known + empty + _PRIOR_ROWS)
         covariances[:] = np.maximum(means * (1 - means), _LEAST_VARIANCE)

