@@ -114,15 +114,15 @@ def contingency(data):
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", [*GROUPS.values()][:3], ids=[*GROUPS][:3])
 def test_the_level_is_kept(groups):
-    ours, _ = p_values(groups, 100, 400)
-    low, high = binom.interval(0.999, 100, 0.05)
+    ours, _ = p_values(groups, 60, 300)
+    low, high = binom.interval(0.999, 60, 0.05)
     assert low <= (ours <= 0.05).sum() <= high
 
 
 @pytest.mark.slow
 def test_two_categories_are_as_dependent_as_chi_squared_says():
     """Between no power and all of it."""
-    ours, classical = p_values(GROUPS["two categories"], 60, 400, strength=0.15)
+    ours, classical = p_values(GROUPS["two categories"], 40, 400, strength=0.15)
     found, theirs = (ours <= 0.05).mean(), (classical <= 0.05).mean()
     assert 0.2 < theirs < 0.95
     assert found > theirs - 0.15
