@@ -134,16 +134,19 @@ def unknown_in(rows: Floats, basis: Basis) -> UnknownValues:
 def _count(layout: Layout, codes: NDArray[np.int32], missing: NDArray[np.bool_] | None) -> UnknownValues:
     """Count rows, given the codes of their categories and which of their numbers are missing."""
     found = UnknownValues.none(len(layout.places))
-    categories = 0
-    for i, place in enumerate(layout.places):
-        kind = place.column.kind
-        if isinstance(kind, Category):
-            of_column = codes[:, categories]
-            found.unseen[i] = np.count_nonzero(of_column == kind.other)
-            found.missing[i] = np.count_nonzero(of_column == kind.missing)
-            categories += 1
-        elif missing is not None and place.column.width == 1:
-            found.missing[i] = np.count_nonzero(missing[:, place.numbers.start])
+    categories = [i for i, place in enumerate(layout.places) if isinstance(place.column.kind, Category)]
+    if categories:
+        # Hardly any are unknown: these are found all at once, and only then told apart.
+        others = np.array([place.column.features - 2 for place in layout.categories], np.int32)
+        at = np.flatnonzero(codes >= others)
+        which = at % len(categories)
+        gone = codes.ravel()[at] > others[which]
+        found.missing[categories] = np.bincount(which[gone], minlength=len(categories))
+        found.unseen[categories] = np.bincount(which[~gone], minlength=len(categories))
+    if missing is not None:
+        for i, place in enumerate(layout.places):
+            if place.column.width == 1 and i not in categories:
+                found.missing[i] = np.count_nonzero(missing[:, place.numbers.start])
     return found
 
 

@@ -195,8 +195,8 @@ class RowDistribution:
             return cls(moments)
         if basis.encoded:
             raise UsageError(
-                "a mixture as `measure` needs a basis of numbers: second moments are unknown where columns "
-                "have kinds. Leave out `measure`, or give the matrix"
+                "a mixture as measure needs a basis of numbers: second moments are unknown where columns "
+                "have kinds. Leave it out, or give the matrix"
             )
         if measure.columns != basis.columns:
             names = ", ".join(map(str, basis.columns))
