@@ -234,3 +234,26 @@ def test_two_bases_need_the_same_vocabularies():
     scaled = nysketch.sketch(FIRST, landmarks=20, **{**options, "columns": ["y", "city"]})
     with pytest.raises(IncompatibleError, match="columns"):
         nysketch.compare(one, scaled)
+
+
+# ---- the command line ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_command_prints_words_and_no_codes(sketches, tmp_path, run_cli):
+    paths = [tmp_path / "a.nysk", tmp_path / "b.nysk"]
+    for sketch, path in zip(sketches, paths, strict=True):
+        nysketch.save(sketch, path)
+    printed = run_cli("compare", *paths).stdout
+    table = printed[printed.index("what moved") : printed.index("has more rows near")]
+    lines = {line.split()[0]: line for line in table.splitlines() if line.startswith("  ")}
+    assert "New York 4" in lines["city"] and "other values 0.0 → 1" in lines["city"]
+    assert "missing 9.7 → 19 %" in lines["x"] and "deviations" in lines["x"] and "mean hour" in lines["ts"]
+    assert "\x1b" not in printed
+    landmarks = printed[printed.index("has more rows near") :]
+    assert "city" in landmarks and "T" in landmarks and "flag " in landmarks
+    facts = json.loads(run_cli("compare", *paths, "--json").stdout)
+    columns = {change["column"]: change for change in facts["explanation"]["columns"]}
+    assert columns["city"]["lost"][0]["value"] == "New York"
+    several = run_cli("compare", *paths, paths[0], "--chain", "--explain")
+    assert several.returncode == 0, several.stderr
