@@ -165,14 +165,16 @@ def test_columns_share_the_squared_distance_of_means(found, sketches):
 
 
 def test_landmarks_are_rows_of_the_table(found):
-    rows = {tuple(map(str, row.values())) for row in FIRST.to_pylist()}
-    seen = 0
+    rows, seen = FIRST.to_pylist(), 0
+    flags = {"true": True, "false": False}
     for region in (*found["all"].more_in_first, *found["all"].more_in_second):
-        landmark = dict(region.landmark)
-        ts, flag = landmark["ts"], landmark["flag"]
-        landmark["ts"] = None if ts is None else datetime.fromisoformat(ts)
-        landmark["flag"] = {"true": True, "false": False}[flag]
-        assert tuple(map(str, landmark.values())) in rows
+        row = dict(region.landmark)
+        # Some landmarks have the codes of other and missing values instead of their own.
+        changed = {name for name in ("city", "flag") if row[name] in (None, "(other)")}
+        row["ts"] = None if row["ts"] is None else datetime.fromisoformat(row["ts"])
+        row["flag"] = flags.get(row["flag"])
+        own = {name: value for name, value in row.items() if name not in changed}
+        assert any(own.items() <= r.items() for r in rows)
         seen += 1
     assert seen >= 2
 
