@@ -14,6 +14,7 @@ from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import RunningValue, Statistic
 from nysketch.basis.base import Basis
 from nysketch.basis.layout import Layout
+from nysketch.columns import Column
 from nysketch.kinds import Category
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class UnknownValues(Statistic):
             basis.columns, self.missing.tolist(), self.unseen.tolist(), strict=True
         ):  # in Python integers: files may be forged
             possible &= missing + unseen <= tally.rows
-            possible &= not missing or (column.width == 1 and not column.text)
+            possible &= not missing or _may_be_missing(column)
             possible &= not unseen or isinstance(column.kind, Category)
         if not possible:
             raise ValueError("its counts of unknown values are impossible")
@@ -145,9 +146,14 @@ def _count(layout: Layout, codes: NDArray[np.int32], missing: NDArray[np.bool_] 
         found.unseen[categories] = np.bincount(which[~gone], minlength=len(categories))
     if missing is not None:
         for i, place in enumerate(layout.places):
-            if place.column.width == 1 and i not in categories:
+            if _may_be_missing(place.column) and i not in categories:
                 found.missing[i] = np.count_nonzero(missing[:, place.numbers.start])
     return found
+
+
+def _may_be_missing(column: Column) -> bool:
+    """Tell whether a row can be without a value: of lists and of the strings of string kernels, none can."""
+    return column.kind is not None or (column.width == 1 and not column.text)
 
 
 class _Collector:

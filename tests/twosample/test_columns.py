@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nysketch
+from nysketch.coresets.files import as_table
 from nysketch.errors import IncompatibleError
 from nysketch.twosample.words import change_in_words
 
@@ -259,3 +260,31 @@ def test_the_command_prints_words_and_no_codes(sketches, tmp_path, run_cli):
     assert columns["city"]["lost"][0]["value"] == "New York"
     several = run_cli("compare", *paths, paths[0], "--chain", "--explain")
     assert several.returncode == 0, several.stderr
+
+
+# ---- texts ---------------------------------------------------------------------------------------------
+
+
+def test_places_of_texts_are_never_shown_as_numbers():
+    def texts(seed, missing):
+        random = np.random.default_rng(seed)
+        words = ["red", "green", "blue", "old", "new", "small", "large"]
+        found = [" ".join(random.choice(words, 4)) for _ in range(400)]
+        return pa.table(
+            {"t": pa.array(found, mask=random.random(400) < missing), "x": random.normal(size=400)}
+        )
+
+    data = [texts(1, 0.1), texts(2, 0.4)]
+    first = nysketch.sketch(data[0], kinds={"t": "text"}, nulls="keep", landmarks=20)
+    second = nysketch.sketch(data[1], basis=first.basis, nulls="keep")
+    made = nysketch.compare(first, second, permutations=99).explanation
+    change = made.columns[0]
+    assert (change.column, change.kind, change.shift) == ("t", "text", None)
+    assert change.missing == pytest.approx([share_missing(d, "t") for d in data])
+    assert "missing" in change_in_words(change) and [s.feature for s in made.shifts] == ["x"]
+    shown = {region.landmark["t"] for region in (*made.more_in_first, *made.more_in_second)}
+    assert shown <= {"(text)", None}
+    assert nysketch.info(second)["columns"][0]["min"] is None
+    few = as_table(nysketch.coreset(data[0], 8, basis=first, nulls="keep")).to_pylist()
+    assert [row["t"] for row in few] == [data[0]["t"][row["row"]].as_py() for row in few]
+    assert set(as_table(nysketch.coreset(first, 8))["t"].to_pylist()) <= {"(text)", None}
