@@ -59,7 +59,7 @@ class Text(Kind):
         return low, np.ones(self.features)
 
     def value(self, number: float) -> str | None:
-        """Return (text), given one of the numbers of a place, which does not tell the text; None if missing."""
+        """Return (text), for a number of a place, which does not tell the text; None if missing."""
         return None if np.isnan(number) else PLACE
 
     @property
