@@ -14,6 +14,7 @@ from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import RunningValue, Statistic
 from nysketch.basis.base import Basis
 from nysketch.basis.layout import Layout
+from nysketch.columns import Column
 from nysketch.kinds import Category
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class UnknownValues(Statistic):
             basis.columns, self.missing.tolist(), self.unseen.tolist(), strict=True
         ):  # in Python integers: files may be forged
             possible &= missing + unseen <= tally.rows
-            possible &= not missing or (column.width == 1 and not column.text)
+            possible &= not missing or _may_be_missing(column)
             possible &= not unseen or isinstance(column.kind, Category)
         if not possible:
             raise ValueError("its counts of unknown values are impossible")
@@ -134,17 +135,25 @@ def unknown_in(rows: Floats, basis: Basis) -> UnknownValues:
 def _count(layout: Layout, codes: NDArray[np.int32], missing: NDArray[np.bool_] | None) -> UnknownValues:
     """Count rows, given the codes of their categories and which of their numbers are missing."""
     found = UnknownValues.none(len(layout.places))
-    categories = 0
-    for i, place in enumerate(layout.places):
-        kind = place.column.kind
-        if isinstance(kind, Category):
-            of_column = codes[:, categories]
-            found.unseen[i] = np.count_nonzero(of_column == kind.other)
-            found.missing[i] = np.count_nonzero(of_column == kind.missing)
-            categories += 1
-        elif missing is not None and place.column.width == 1:
-            found.missing[i] = np.count_nonzero(missing[:, place.numbers.start])
+    categories = [i for i, place in enumerate(layout.places) if isinstance(place.column.kind, Category)]
+    if categories:
+        # Hardly any are unknown: these are found all at once, and only then told apart.
+        others = np.array([place.column.features - 2 for place in layout.categories], np.int32)
+        at = np.flatnonzero(codes >= others)
+        which = at % len(categories)
+        gone = codes.ravel()[at] > others[which]
+        found.missing[categories] = np.bincount(which[gone], minlength=len(categories))
+        found.unseen[categories] = np.bincount(which[~gone], minlength=len(categories))
+    if missing is not None:
+        for i, place in enumerate(layout.places):
+            if _may_be_missing(place.column) and i not in categories:
+                found.missing[i] = np.count_nonzero(missing[:, place.numbers.start])
     return found
+
+
+def _may_be_missing(column: Column) -> bool:
+    """Tell whether a row can be without a value: of lists and of the strings of string kernels, none can."""
+    return column.kind is not None or (column.width == 1 and not column.text)
 
 
 class _Collector:

@@ -47,8 +47,8 @@ def _column(features: Floats, there: Column, here: Column, center: Floats) -> Fl
     if isinstance(theirs, Time) and isinstance(mine, Time) and theirs.parts == mine.parts:
         return _times(features, theirs, mine)
     raise IncompatibleError(
-        f"column {here.name!r} is encoded differently: {difference(theirs, mine)}. Make both with the same "
-        "`kinds`"
+        f"column {here.name!r} is encoded differently: {difference(theirs, mine)}. Make both with the "
+        "same kinds"
     )
 
 

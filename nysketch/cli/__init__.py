@@ -9,6 +9,7 @@ help.py         `nysketch help`, the same as --help
 _common.py      what several commands do: passes with progress bars, notes, words
 _options/       options that several commands share
 _output.py      messages, tables, JSON, progress
+_explanation.py what moved between two sketches
 _sections.py    options and commands whose help has titled sections
 """
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 import math
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nysketch.cli import _output
 from nysketch.cli._common import log_notes
+from nysketch.cli._explanation import print_explanation
 from nysketch.cli._options import common
 from nysketch.cli._options.types import GROUPS
 from nysketch.cli._sections import INPUT, OUTPUT, TEST, option
 from nysketch.cli._sections import command as sectioned
 from nysketch.errors import EXIT_ALARM, NysketchError, UsageError
 from nysketch.files.find import sketch_files
-from nysketch.kinds.words import in_words
 
 if TYPE_CHECKING:
-    from nysketch.twosample.columns import ColumnChange, FeatureShift
-    from nysketch.twosample.explain import Region
     from nysketch.twosample.mmd import MMDEstimate
     from nysketch.twosample.results import Comparison, Comparisons
 
 # A matrix with more columns than this is read as a list.
 _WIDEST_MATRIX = 8
-_SHOWN_COLUMNS = 8
-_SHOWN_VALUES = 6
 _NOTABLE_SHARE = 0.1
 ROBUST_METHODS = ["trim", "geometric-median", "bcd", "bcd-fast"]
 
@@ -198,27 +194,7 @@ def _print_one(found: Comparison) -> None:
     explanation = found.explanation
     if explanation is None:
         return
-    whose = "all rows" if explanation.shifts_from == "cells" else "sampled rows"
-    kinds = any(change.kind not in ("number", "list") for change in explanation.columns)
-    if kinds:
-        click.echo(f"\ncolumns by their share of the squared distance of means ({whose})")
-        _print_columns(explanation.columns)
-    elif explanation.shifts:
-        click.echo(f"\nshifts of column means, in standard deviations ({whose})")
-        _print_shifts(explanation.shifts)
-    for name, regions in zip(
-        found.names, (explanation.more_in_first, explanation.more_in_second), strict=True
-    ):
-        if regions:
-            click.echo()
-            _output.echo(f"{name} has more rows near")
-            _print_regions(
-                regions,
-                [change.column for change in explanation.columns]
-                if kinds
-                else [shift.feature for shift in explanation.shifts],
-                kinds=kinds,
-            )
+    print_explanation(explanation, found.names)
 
 
 def _fields(found: Comparison) -> list[tuple[str, str]]:
@@ -315,75 +291,6 @@ def _left_out(found: Comparison) -> str:
         listed = ", ".join(map(str, numbers[:12])) + (" …" if len(numbers) > 12 else "")
         parts.append(f"{len(numbers)} {kind} of {name}" + (f" ({listed})" if numbers else ""))
     return "; ".join(parts)
-
-
-def _print_columns(changes: list[ColumnChange]) -> None:
-    from nysketch.twosample.words import change_in_words
-
-    rows = [
-        [
-            change.column,
-            change.kind,
-            f"{change.share:.0%}",
-            f"{change.distance:.3g} ± {change.by_chance:.1g}",
-            change_in_words(change),
-        ]
-        for change in changes[:_SHOWN_COLUMNS]
-    ]
-    _output.print_table(["name", "kind", "share", "distance", "what moved"], rows, words=(1, 4))
-    if len(changes) > _SHOWN_COLUMNS:
-        _output.echo(f"  and {len(changes) - _SHOWN_COLUMNS:,} more")
-
-
-def _print_shifts(shifts: list[FeatureShift]) -> None:
-    rows = [
-        [
-            shift.feature,
-            "was constant" if shift.shift is None else f"{shift.shift:+.3g}",
-            "" if shift.standard_error is None else f"{shift.standard_error:.2g}",
-            f"{shift.means[0]:.5g}",
-            f"{shift.means[1]:.5g}",
-            "" if shift.spread is None else f"{shift.spread:.3g}",
-        ]
-        for shift in shifts[:_SHOWN_COLUMNS]
-    ]
-    _output.print_table(["name", "shift", "error", "mean of first", "of second", "spread ratio"], rows)
-    if len(shifts) > _SHOWN_COLUMNS:
-        _output.echo(f"  and {len(shifts) - _SHOWN_COLUMNS:,} more")
-    for shift in shifts[:_SHOWN_COLUMNS]:
-        if any(shift.set_aside):
-            first, second = shift.set_aside
-            _output.echo(
-                f"  {shift.feature}: without {first:,} rows of the first and {second:,} of the second, whose "
-                "values are far beyond all others"
-            )
-
-
-def _print_regions(regions: list[Region], order: list[str], *, kinds: bool) -> None:
-    """Print landmarks by the columns that moved most."""
-    for region in regions:
-        columns = [name if name in region.landmark else name.rpartition("[")[0] for name in order]
-        names = list(dict.fromkeys(columns)) or list(region.landmark)
-        values = ", ".join(
-            f"{name} {_value(region.landmark[name], kinds=kinds)}" for name in names[:_SHOWN_VALUES]
-        )
-        more = (
-            f" and {len(region.landmark) - _SHOWN_VALUES} more"
-            if len(region.landmark) > _SHOWN_VALUES
-            else ""
-        )
-        z = "" if region.z is None else f", {abs(region.z):.1f} standard errors"
-        _output.echo(f"  {values}{more}  (mean kernel {region.values[0]:.3g} and {region.values[1]:.3g}{z})")
-
-
-def _value(value: Any, *, kinds: bool) -> str:
-    if value is None:
-        return "missing"
-    if isinstance(value, str):
-        return in_words(value, 40) if kinds else repr(value if len(value) <= 40 else value[:40] + "…")
-    if isinstance(value, list):
-        return "[" + ", ".join(f"{x:.4g}" for x in value[:3]) + (", …]" if len(value) > 3 else "]")
-    return f"{value:.4g}"
 
 
 def _print_many(found: Comparisons, *, matrix: bool) -> None:

@@ -83,7 +83,7 @@ def _coverage(path: Path, new: Sketch | Basis | AnyModel, against: Path) -> dict
 def _print(facts: dict[str, Any]) -> None:
     from nysketch.accumulators.tally import STATISTICS
 
-    text = facts["columns"][0]["type"] == "text"
+    text = _is_text(facts["columns"])
     rank = "not computed; see --quality" if facts["rank"] is None else facts["rank"]
     fields: list[tuple[str, Any]] = [
         ("file", f"{facts['path']} ({facts['kind']}, {_output.size(facts['bytes'])}, {facts['software']})")
@@ -239,10 +239,10 @@ def _short(value: Any) -> str:
 
 def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     shown = columns[:30]
-    text = columns[0]["type"] == "text"
+    text = _is_text(columns)
     kinds = any(one["share"] is not None for one in columns)
     click.echo(f"\ncolumns{remark}")
-    if any("vocabulary" in c or "parts" in c or "transform" in c for c in columns):
+    if any(c["type"] != "number" or "transform" in c for c in columns) and not text:
         _print_kinds(shown)
     elif "min" in columns[0]:
         _output.print_table(
@@ -266,6 +266,11 @@ def _print_shares(columns: list[dict[str, Any]]) -> None:
         _output.echo(f"  {line}")
 
 
+def _is_text(columns: list[dict[str, Any]]) -> bool:
+    """Tell whether rows are strings, and not places of texts."""
+    return bool(columns[0]["type"] == "text" and columns[0]["width"] == 1)
+
+
 def _print_kinds(columns: list[dict[str, Any]]) -> None:
     """Print columns of which some have kinds, with what people know these by."""
     _output.print_table(
@@ -276,6 +281,8 @@ def _print_kinds(columns: list[dict[str, Any]]) -> None:
 
 
 def _kind(column: dict[str, Any]) -> str:
+    if column["type"] == "text":
+        return "text"
     if column["width"] > 1:
         return f"list of {column['width']}"
     if "parts" in column:

@@ -45,7 +45,7 @@ from nysketch.coresets.recombination import mismatch, recombine, thin_to_means
 from nysketch.coresets.testfunctions import TestFunctions
 from nysketch.engines.threads import engine_of
 from nysketch.errors import InputError, UsageError
-from nysketch.kinds import Category, Time
+from nysketch.kinds import Category, Text, Time
 from nysketch.models.mixture import MixtureModel
 from nysketch.passes.chunks import chunk_rows_for, no_rows_left, pass_policy
 from nysketch.passes.execution import HERE, Execution
@@ -101,7 +101,7 @@ def open_with_originals(open_with: Callable[[ReadOptions], Source], reading: Rea
     """
     reading = reading.keeping_originals()
     source = open_with(reading)
-    encoded = [c.name for c in source.columns if isinstance(c.kind, Category | Time)]
+    encoded = [c.name for c in source.columns if isinstance(c.kind, Category | Text | Time)]
     more = [name for name in encoded if name not in reading.keep]
     return open_with(reading.keeping_originals(*more)) if more and source.rereadable else source
 

@@ -17,6 +17,8 @@ from nysketch.kinds.base import Kind, flag
 
 # The angle between two texts is known to 1/√32, or 10 degrees: 64 would be 7, at twice the size.
 DIMENSIONS = 32
+# What is shown instead of a text of which only the place is known.
+PLACE = "(text)"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Text(Kind):
         low = np.full(self.features, -1.0)
         low[DIMENSIONS:] = 0.0
         return low, np.ones(self.features)
+
+    def value(self, number: float) -> str | None:
+        """Return (text), for a number of a place, which does not tell the text; None if missing."""
+        return None if np.isnan(number) else PLACE
 
     @property
     def indicators(self) -> NDArray[np.bool_]:

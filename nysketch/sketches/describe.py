@@ -11,7 +11,7 @@ from nysketch.basis.base import Basis
 from nysketch.basis.nystrom import NystromBasis
 from nysketch.basis.quality import Quality, from_origin
 from nysketch.basis.rules import landmarks_by_rule
-from nysketch.kinds import Category, Kind, Number, Time
+from nysketch.kinds import Category, Kind, Number, Text, Time
 from nysketch.provenance import Provenance, Whole
 from nysketch.sketches.columns_table import columns_table
 from nysketch.sketches.coverage import notes_on_drift
@@ -172,7 +172,7 @@ def _end(kind: Kind | None, value: float) -> Any:
     """Return an end of a range; codes of categories have none."""
     if kind is None or not np.isfinite(value):
         return _finite(value)
-    return None if isinstance(kind, Category) else kind.value(value)
+    return None if isinstance(kind, Category | Text) else kind.value(value)
 
 
 def _finite(value: float) -> float | None:

@@ -1,6 +1,7 @@
 """Numbers of rows → values of a table: texts of codes, times, nulls. The way back from encoding.py.
 
-What a vocabulary does not have is `(other)`, and a time has no zone: both are lost where rows are numbers.
+What a vocabulary does not have is `(other)`, a time has no zone, and a text is `(text)`: the rest is lost
+where rows are numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from nysketch._types import Floats
 from nysketch.columns import Column
-from nysketch.kinds import Category, Time
+from nysketch.kinds import Category, Text, Time
 
 # Years 1 to 9999 in seconds, as kinds/time.py has them; others are no timestamps.
 _MOST_SECONDS = 9.2e12
@@ -19,6 +20,8 @@ _MOST_SECONDS = 9.2e12
 def decode(numbers: Floats, column: Column) -> pa.Array:
     """Return the values that the numbers of a column represent; rows × width of lists."""
     values = np.ascontiguousarray(numbers, np.float64)
+    if isinstance(column.kind, Text):
+        return pa.array([column.kind.value(value) for value in values[:, 0].tolist()], pa.string())
     if column.width > 1:
         return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), column.width)
     values = values.reshape(-1)

@@ -13,8 +13,8 @@ from nysketch.basis.base import Basis
 from nysketch.basis.options import BasisOptions
 from nysketch.columns import Column
 from nysketch.errors import UsageError
-from nysketch.kinds import Category, KindRequest, Time, parse_kinds
-from nysketch.kinds.requests import CATEGORY, TIME
+from nysketch.kinds import Category, KindRequest, Text, Time, parse_kinds
+from nysketch.kinds.requests import CATEGORY, TEXT, TIME
 from nysketch.sources.selection import Selection
 
 
@@ -96,9 +96,9 @@ class ReadOptions:
 
     def keeping_originals(self, *others: str) -> ReadOptions:
         """Return options to keep columns of categories and times as well, whose numbers do not tell all."""
-        encoded = (CATEGORY, TIME)
+        encoded = (CATEGORY, TEXT, TIME)
         names = [name for name, request in self.kinds.items() if request.kind in encoded]
-        names += [c.name for c in self.like or () if isinstance(c.kind, Category | Time)]
+        names += [c.name for c in self.like or () if isinstance(c.kind, Category | Text | Time)]
         more = [name for name in dict.fromkeys([*names, *others]) if name not in self.keep]
         return replace(self, keep=(*self.keep, *more))
 

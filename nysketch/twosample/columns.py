@@ -16,8 +16,8 @@ import numpy as np
 from nysketch._types import Floats, Indices
 from nysketch.basis.base import Basis
 from nysketch.basis.layout import Place
-from nysketch.columns import feature_names
-from nysketch.kinds import Category, Number, Time
+from nysketch.columns import Column, feature_names
+from nysketch.kinds import Category, Number, Text, Time
 from nysketch.kinds.differences import name_of
 from nysketch.kinds.time import DAY, ELAPSED, HOUR, WEEKDAY, YEAR
 from nysketch.twosample.moments import ColumnMoments
@@ -170,7 +170,7 @@ def column_changes(
         found.append(
             ColumnChange(
                 column=place.column.name,
-                kind="list" if place.column.width > 1 else name_of(place.column.kind),
+                kind=_kind_of(place.column),
                 distance=math.sqrt(distance),
                 by_chance=math.sqrt(float(chance[at].sum())),
                 share=distance / total if total > 0 else 0.0,
@@ -178,6 +178,10 @@ def column_changes(
             )
         )
     return sorted(found, key=lambda change: -change.distance)
+
+
+def _kind_of(column: Column) -> str:
+    return "list" if column.kind is None and column.width > 1 else name_of(column.kind)
 
 
 def feature_shifts(basis: Basis, moments: tuple[ColumnMoments, ColumnMoments]) -> list[FeatureShift]:
@@ -193,7 +197,7 @@ def _terms(place: Place, both: _Both, counted: tuple[float, float] | None) -> di
     kind, at = place.column.kind, place.features
     if isinstance(kind, Category):
         return _of_category(kind, both.one, both.two, at)
-    if isinstance(kind, Number | Time) and kind.missing:
+    if isinstance(kind, Number | Text | Time) and kind.missing:
         counted = float(both.one.means[at.stop - 1]), float(both.two.means[at.stop - 1])
     shifts = _sorted(_shifts_of(place, both))
     return {

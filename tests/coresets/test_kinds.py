@@ -88,12 +88,13 @@ def test_a_sketch_gives_landmarks_as_rows():
     data = table(1, cities="ABCDEFG")
     sketch = nysketch.sketch(data, kinds=KINDS, nulls="keep", landmarks=60)
     made = as_table(nysketch.coreset(sketch, 15))
-    rows = {
-        (r["city"], r["price"], r["x"], _local(r["ts"]), str(r["flag"]).lower()) for r in data.to_pylist()
-    }
+    rows = [r | {"ts": _local(r["ts"]), "flag": str(r["flag"]).lower()} for r in data.to_pylist()]
     assert made.schema.field("ts").type == pa.timestamp("us")
     for row in made.to_pylist():
-        assert (row["city"], row["price"], row["x"], row["ts"], row["flag"]) in rows
+        # Some landmarks have the codes of other and missing values instead of their own.
+        changed = {name for name in ("city", "flag") if row[name] in (None, "(other)")}
+        own = {name: row[name] for name in data.column_names if name not in changed}
+        assert any(own.items() <= r.items() for r in rows)
 
 
 def _local(time):

@@ -62,7 +62,10 @@ def test_json_has_texts_and_null(sketch, tmp_path):
 
 def test_tables_have_landmarks_as_rows(sketch, data, tmp_path):
     made = pq.read_table(exported(sketch, tmp_path / "s.parquet"))
-    rows = {tuple(row.values()) for row in data.to_pylist()}
+    rows = data.to_pylist()
     for row in made.to_pylist():
-        assert tuple(row[name] for name in data.column_names) in rows
+        # Some landmarks have the codes of other and missing values instead of their own.
+        changed = {"city"} if row["city"] in (None, "(other)") else set()
+        own = {name: row[name] for name in data.column_names if name not in changed}
+        assert any(own.items() <= r.items() for r in rows)
     assert "kernel_sum" in made.column_names

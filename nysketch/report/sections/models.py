@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from nysketch._types import Floats
 from nysketch.models.base import Model
+from nysketch.models.present import in_words
+from nysketch.models.present import present as described_clusters
 from nysketch.models.stored import AnyModel
 from nysketch.plotting.charts import NARROW, WIDE, Series, heat_map, lines
 from nysketch.plotting.landmark_map import word_for
+from nysketch.plotting.projection import middles
 from nysketch.plotting.scales import number, plural, share, signed
 from nysketch.report.cluster_tracking import Track, same_features, tracks
 from nysketch.report.contents import Contents
@@ -115,9 +119,9 @@ def _short(one: Series, width: float) -> Series:
 def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, which: int) -> str:
     """Draw the newest centres as deviations from the middle of the data, and list them in its units."""
     present = [
-        (i, track.centres[-1], track.shares[-1])
+        (i, centre, track.shares[-1])
         for i, track in enumerate(followed)
-        if track.centres[-1] is not None
+        if (centre := track.centres[-1]) is not None
     ]
     places = np.array([centre for _, centre, _ in present])
     parts_of = np.array([part or 0.0 for _, _, part in present])
@@ -143,18 +147,38 @@ def _centres(name: str, newest: AnyModel, followed: list[Track], word: str, whic
                 largest=_STRONG,
             )
         )
-    few = features[:_MOST_TABLE]
-    rows = [
-        [f"{word} {i + 1}", share(part or 0.0), *(number(float(v), 4) for v in centre[: len(few)])]
-        for i, centre, part in present
-        if centre is not None
-    ]
+    table = _by_column(newest, present, word) if newest.encoded else _by_feature(features, present, word)
     left_out = len(features) - len(order)
     caption = "Current centres relative to the mean of all rows, in scaled units" + (
         f"; {plural(left_out, 'column')} with smaller differences not shown." if left_out else "."
     )
     body = figure(f"centres-{which}", parts[0], parts[1], caption=caption)
-    return body + folded("Centres in data units", Table(["", "share", *few], rows))
+    return body + folded("Centres in data units", table)
+
+
+_Present = list[tuple[int, Floats, float | None]]
+
+
+def _by_feature(features: list[str], present: _Present, word: str) -> Table:
+    few = features[:_MOST_TABLE]
+    rows = [
+        [f"{word} {i + 1}", share(part or 0.0), *(number(float(v), 4) for v in centre[: len(few)])]
+        for i, centre, part in present
+    ]
+    return Table(["", "share", *few], rows)
+
+
+def _by_column(newest: AnyModel, present: _Present, word: str) -> Table:
+    """Say of each cluster what its rows have in each column, in the column's own terms."""
+    described = described_clusters(newest)
+    rows = []
+    for i, centre, part in present:
+        own = int(np.argmin(((middles(newest) - centre) ** 2).sum(axis=1)))
+        columns = described[own]["columns"][:_MOST_TABLE]
+        rows.append([f"{word} {i + 1}", share(part or 0.0), *(in_words(column) for column in columns)])
+    names = [column["name"] for column in described[0]["columns"][:_MOST_TABLE]]
+    texts = tuple(range(2, len(names) + 2))
+    return Table(["", "share", *names], rows, (0, *texts), texts)
 
 
 def _moves(name: str, names: list[str], shown: list[Track], newest: Model, word: str, which: int) -> str:
