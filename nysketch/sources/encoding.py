@@ -145,6 +145,8 @@ def seconds(array: pa.Array) -> Floats:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
+    if pa.types.is_null(kind):
+        return np.full(len(array), np.nan)
     if pa.types.is_timestamp(kind):
         if kind.tz is not None:
             array = pc.local_timestamp(array)

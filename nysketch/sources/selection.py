@@ -20,7 +20,8 @@ TEXT, TIME = "text", "time"
 class Field:
     """A column on offer. `width` is 0 if it holds no numbers, None for a list of unknown length.
 
-    `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text.
+    `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text. An `empty`
+    one has no values, and thus no type: all of them are missing, whatever the kind.
     """
 
     type: str
@@ -29,6 +30,7 @@ class Field:
     text: bool = False
     text_left_out: str = ""
     time: bool = False
+    empty: bool = False
 
     def is_usable(self, column: Column) -> bool:
         """Say whether it can be read as a column: as text, as a kind, or else as numbers."""
@@ -38,6 +40,8 @@ class Field:
 
     def can_be(self, kind: Kind) -> bool:
         """Say whether its values can be those of a kind."""
+        if self.empty:
+            return True
         if isinstance(kind, Category):
             return self.text or self.width == 1
         return self.time if isinstance(kind, Time) else self.width == 1
