@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from nysketch.accumulators.cell_pass import HELD_ROWS
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize
 from nysketch.accumulators.sample import DEFAULT_ROWS
@@ -169,6 +170,7 @@ def _bytes_of_pass(source: Source, basis: Basis | BasisOptions, options: PassOpt
         # Features that are multiplied, codes and places of categories; those of rows that are kept, scaled.
         chunk += size.chunk_rows * ((d - values) * (8 + 4) + 2 * 4 * width)
         chunk += 4 * 8 * d * min(size.chunk_rows, max(DEFAULT_ROWS, tile_rows_for(m, d)))
+        chunk += 2 * HELD_ROWS * (4 * width + 16) if values else 0
         landmarks += values * m // 2  # which of them differ from a value: as bits, and on the way there
     total = Memory(fixed=4 * landmarks, per_thread=chunk + size.tile_bytes, stored=8 * m * width)
     for kind in STATISTICS:
