@@ -108,13 +108,18 @@ class Codes:
         part: Part,
         distances: Floats,
     ) -> None:
-        """Add them to the sums of cells, and to the squared distances from landmarks."""
-        from nysketch.tiles.nearest import add_codes_to_cells
+        """Add them to the squared distances from landmarks; cells wait for more rows."""
+        from nysketch.tiles.nearest import add_code_distances
 
         codes = np.ascontiguousarray(points.codes[:, self.column])
-        add_codes_to_cells(
-            codes, nearest, weights, self.landmarks, self.square, self.start, part.values, distances
-        )
+        add_code_distances(codes, nearest, self.landmarks, self.square, distances)
+
+    def add_to_cells(self, codes: NDArray[np.int32], nearest: Indices, weights: Floats, part: Part) -> None:
+        """Add the weights of rows to those of their values."""
+        from nysketch.tiles.nearest import add_codes_to_cells
+
+        own = np.ascontiguousarray(codes[:, self.column])
+        add_codes_to_cells(own, nearest, weights, self.start, part.values)
 
 
 def features_in_order(basis: NystromBasis, columns: Floats) -> list[Numbers | Codes]:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nysketch._support.exact import ExactSum
-from nysketch._types import Floats
-from nysketch.accumulators.cell_features import CellFrame, features_in_order
+from nysketch._types import Floats, Indices
+from nysketch.accumulators.cell_features import CellFrame, Codes, features_in_order
 from nysketch.accumulators.far_rows import FarRows, key_of_distance
 from nysketch.accumulators.grids import GRID_FINE, GRID_FLOAT32
 from nysketch.accumulators.sample import LARGEST_KEY, GatheredSample, RowSample
@@ -18,6 +19,10 @@ from nysketch.basis.nystrom import NystromBasis, spreads
 if TYPE_CHECKING:
     from nysketch.accumulators.cells import Cells
     from nysketch.tiles.summer import EvaluatedChunk, Evaluation
+
+
+# Rows whose codes are held: 40 bytes each for ten categories.
+HELD_ROWS = 1 << 16
 
 
 class Part:
@@ -43,12 +48,15 @@ class CellCollector:
         self._no_far_rows, self._basis, self._columns = empty.far.kept, basis, columns
         self._distances, self._ones = np.empty(chunk_rows), np.ones(chunk_rows)
         self._runs, self._frame = features_in_order(basis, columns), empty.frame
+        self._codes = [column for column in self._runs if isinstance(column, Codes)]
+        self._held: list[tuple[NDArray[np.int32], Indices, Floats]] = []
 
     def begin(self, evaluation: Evaluation, limit: int | None) -> None:
         """Begin a fragment; no farther rows than `limit` allows are wanted."""
         self._part = Part(self._basis.m, self._frame)
         self._limit = LARGEST_KEY if limit is None else limit
         self._far = GatheredSample(self._no_far_rows)
+        self._held.clear()
 
     def add(self, evaluated: EvaluatedChunk) -> None:
         """Add the rows of a chunk."""
@@ -63,8 +71,25 @@ class CellCollector:
         self._distances[: len(nearest)] = 0.0
         for columns in self._runs:
             columns.add(evaluated.points, nearest, weights, part, self._distances)
+        self._hold(evaluated, weights)
         if self._no_far_rows.capacity:
             self._far.add(self._farthest(evaluated, min(self._limit, self._far.bound)))
+
+    def _hold(self, evaluated: EvaluatedChunk, weights: Floats) -> None:
+        """Keep the codes of some rows: weights by value and cell are fetched into the cache once for all."""
+        if not self._codes:
+            return
+        assert evaluated.nearest is not None
+        self._held.append((evaluated.points.codes, evaluated.nearest.copy(), weights.copy()))
+        if sum(len(codes) for codes, _, _ in self._held) >= HELD_ROWS:
+            self._add_held()
+
+    def _add_held(self) -> None:
+        if self._held:
+            codes, nearest, weights = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
+            for column in self._codes:
+                column.add_to_cells(codes, nearest, weights, self._part)
+        self._held.clear()
 
     def _farthest(self, evaluated: EvaluatedChunk, bound: int) -> RowSample:
         """Return the rows that are farthest from their landmarks, with keys up to `bound`."""
@@ -88,6 +113,7 @@ class CellCollector:
 
     def finish(self) -> Part:
         """Return the part of the fragment."""
+        self._add_held()
         cells, own = self._frame.own
         self._part.values[own, cells] = 0.0  # rows like their landmarks, which were counted as well
         self._part.far = self._far.united()

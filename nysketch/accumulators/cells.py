@@ -373,12 +373,14 @@ class Cells(Statistic):
         """Return the memory of sums and squares, each of the size of the landmarks, and of far rows."""
         if not options.cells or size.text or size.features != "nystrom":
             return Memory()
-        sums = 2 * 8 * size.m * size.d
+        # Sums and squares of numbers, weights of values; and a view of all.
+        sums = 8 * size.m * (2 * size.d - size.values)
+        whole = 2 * 8 * size.m * size.d if size.values else 0
         far_rows = default_far_rows(size.d) if options.far_rows is None else options.far_rows
         far = (8 * size.d + 32) * far_rows
         return Memory(
             # High and low parts, these in a snapshot, landmarks by column.
-            fixed=5 * sums + 4 * far,
+            fixed=5 * sums + whole + 4 * far,
             # Fragments under way, distances and nearest landmarks of a chunk.
             per_thread=3 * (sums + far) + 48 * size.chunk_rows,
             stored=int(1.5 * sums) + far + 8 * size.m,

@@ -66,7 +66,7 @@ class PassSize:
     """What the memory of a pass depends on: known before its basis is."""
 
     m: int
-    d: int  # numbers of 8 bytes that a row takes
+    d: int  # features, or numbers of 8 bytes that a string takes
     rows: int | None  # None for a stream
     chunk_rows: int
     tile_bytes: int
@@ -74,6 +74,7 @@ class PassSize:
     features: str  # "nystrom" or "fourier"
     groups: int  # groups of columns, if the kernel is a product over them
     weighted: bool
+    values: int = 0  # of the features, indicators of categories
 
 
 @dataclass(frozen=True)

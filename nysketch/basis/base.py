@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nysketch._support.html_repr import counted, html_table, listed, one_line
-from nysketch._types import Arrays, Floats, Rows
+from nysketch._types import Arrays, Floats, Indices, Rows
 from nysketch.basis.layout import Layout
 from nysketch.columns import Column, total_features, total_width
 from nysketch.errors import IncompatibleError, UsageError
@@ -224,18 +224,24 @@ class Basis:
             return rows
         if not self.encoded:
             return self.scaled_features(rows)
-        return self.layout.expand_scaled(rows, self.scaled_features)
+        dense = self.scaled_features(self.layout.expand_dense(rows), self.layout.dense)
+        return self.layout.joined(rows, dense, self._scaled_indicators)
 
     def scaled_ends(self, lower: Floats, upper: Floats) -> Floats:
         """Return the smallest and largest scaled features of rows between two ends of each number, 2 × d."""
         ends = self.layout.ends(lower, upper) if self.encoded else np.stack([lower, upper])
         return self.scaled_features(ends)
 
-    def scaled_features(self, features: Floats, at: slice = slice(None)) -> Floats:
-        """Bring features, or a slice of them, from the units of the data to those of the kernel."""
+    def scaled_features(self, features: Floats, at: Indices | slice = slice(None)) -> Floats:
+        """Bring features, or some of them, from the units of the data to those of the kernel."""
         center, scale = self.center[at], self.scale[at]
         with np.errstate(over="ignore"):  # near the largest of all numbers; infinities have no direction
             return np.asarray(np.clip((features - center) / scale, -LARGEST_SCALED, LARGEST_SCALED))
+
+    @cached_property
+    def _scaled_indicators(self) -> Floats:
+        """A scaled 0 and a scaled 1 of every feature."""
+        return self.scaled_features(np.stack([np.zeros(self.d), np.ones(self.d)]))
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return the values of the m functions at scaled rows, in float64."""

@@ -31,9 +31,31 @@ MOST_VALUES = 200
 # deviations from the others, and dominate them all. Here it is 4.5.
 _LEAST_VARIANCE = 0.1
 
+# Hour, weekday and day of the year, and missing times.
+_MOST_PLACES = 7
+
 # A part of a time is taken if the pilot shows most of its circle. Of a month, days of the year say which
 # month it is, not which season: every comparison with another would find them different.
 _HOURS, _WEEKDAYS, _YEAR_DAYS = 6, 5, 330
+
+
+def most_features(columns: Sequence[Column]) -> tuple[int, int]:
+    """Return how many features columns will have at most, and how many of them are indicators of categories.
+
+    Of those that have not seen the pilot, vocabularies may be as large as they can be.
+    """
+    others, known, unknown = 0, 0, 0
+    for column in columns:
+        kind = column.kind
+        if isinstance(kind, Category):
+            known += kind.features if kind.values else 0
+            unknown += not kind.values
+        elif isinstance(kind, Time):
+            others += kind.features + 1 if kind.parts else _MOST_PLACES
+        else:
+            others += column.features
+    values = known + min(MOST_VALUES * unknown, DEFAULT_VALUES + 2 * unknown) + 2 * unknown
+    return others + values, values
 
 
 def fit_kinds(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,18 +58,18 @@ class Layout:
         """How many features there are."""
         return int(self.places[-1].features.stop)
 
-    @property
+    @cached_property
     def categories(self) -> tuple[Place, ...]:
         """The columns of categories."""
         return tuple(place for place in self.places if isinstance(place.column.kind, Category))
 
-    @property
+    @cached_property
     def dense(self) -> Indices:
         """The features that are no indicators of categories."""
         parts = [np.arange(p.features.start, p.features.stop) for p in self._others()]
         return np.concatenate([*parts, np.empty(0, np.int64)]).astype(np.int64)
 
-    @property
+    @cached_property
     def plain(self) -> Indices:
         """The features of columns without kinds."""
         parts = [np.arange(p.features.start, p.features.stop) for p in self.places if p.column.kind is None]
@@ -84,18 +85,14 @@ class Layout:
             out[:, place.features] = place.expand(rows)
         return out
 
-    def expand_scaled(self, rows: Floats, scaled: Callable[[Floats, slice], Floats]) -> Floats:
-        """Return features of rows as a function scales them: of categories, a 0 and a 1 of each value."""
+    def joined(self, rows: Floats, dense: Floats, indicators: Floats) -> Floats:
+        """Return features of rows: dense ones as given, and of each indicator one of two values, 2 × d."""
         out = np.empty((len(rows), self.d))
-        for place in self.places:
-            kind, at = place.column.kind, place.features
-            if not isinstance(kind, Category):
-                out[:, at] = scaled(place.expand(rows), at)
-                continue
-            zeros, ones = scaled(np.stack([np.zeros(kind.features), np.ones(kind.features)]), at)
-            out[:, at] = zeros
-            codes = kind.codes(rows[:, place.numbers.start])
-            out[np.arange(len(rows)), at.start + codes] = ones[codes]
+        out[:] = indicators[0]
+        out[:, self.dense] = dense
+        starts = np.array([place.features.start for place in self.categories], np.int64)
+        ones = self.codes(rows) + starts
+        out[np.arange(len(rows))[:, None], ones] = indicators[1][ones]
         return out
 
     def expand_dense(self, rows: Floats) -> Floats:

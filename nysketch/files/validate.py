@@ -52,7 +52,13 @@ def check_basis(basis: Basis) -> None:
 
 
 def _check_encoded(basis: Basis) -> None:
-    """Raise ValueError unless rows of columns with kinds can be what the landmarks are."""
+    """Raise ValueError unless categories are scaled as one, and landmarks can be rows of such columns."""
+    for (
+        place
+    ) in basis.layout.categories:  # two codes are a side apart in two features, and equal in all others
+        center, scale = basis.center[place.features], basis.scale[place.features]
+        if center.any() or (scale != scale[0]).any():
+            raise ValueError("the values of a category are scaled in different ways")
     if not isinstance(basis, NystromBasis):
         return
     landmarks = basis.landmarks

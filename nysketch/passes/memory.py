@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from nysketch.accumulators.cell_pass import HELD_ROWS
 from nysketch.accumulators.options import PassOptions
 from nysketch.accumulators.protocol import Memory, PassSize
 from nysketch.accumulators.sample import DEFAULT_ROWS
 from nysketch.accumulators.tally import STATISTICS
 from nysketch.basis.base import Basis
+from nysketch.basis.encoding import most_features
 from nysketch.basis.options import BasisOptions
 from nysketch.basis.quality import MEASURED_UP_TO
 from nysketch.columns import Column
@@ -19,6 +21,7 @@ from nysketch.passes.chunks import batch_rows_for, chunk_rows_for
 from nysketch.passes.pilot import pilot_rows_for, rows_to_draw_from
 from nysketch.passes.shards import Shard, fragments_of, rows_of
 from nysketch.sources.protocol import Source, require_room, row_width
+from nysketch.tiles.sizes import tile_rows_for
 
 # As measured: 270 MiB for Python and libraries with compiled code loaded, 35 more in a process that has to
 # compile it, and something to spare: how much of a library is resident depends on the machine.
@@ -72,8 +75,10 @@ class Size:
         if not self.pilot_rows:
             return 0
         rows = min(self.pilot_rows, rows_to_draw_from(source))
-        # The rows of the pilot, scaled, and on their way to landmarks.
+        # The rows of the pilot, scaled, and on their way to landmarks; their features, where they are others.
         pilot = 3 * 8 * rows * row_width(source)
+        if _has_kinds(source):
+            pilot += 3 * 8 * rows * most_features(source.columns)[0]
         return pilot + max(self._choosing_bytes(rows), self.judging_bytes())
 
     def _choosing_bytes(self, rows: int) -> int:
@@ -141,24 +146,40 @@ def plan_pass(
 
 def _bytes_of_pass(source: Source, basis: Basis | BasisOptions, options: PassOptions, m: int) -> Memory:
     """Return the memory of landmarks and of every statistic, but for that of reading."""
-    d = row_width(source)
+    width = d = row_width(source)
+    values = 0
+    if isinstance(basis, Basis) and basis.encoded:
+        d, values = basis.d, sum(place.column.features for place in basis.layout.categories)
+    elif _has_kinds(source):
+        d, values = most_features(source.columns)
     size = PassSize(
         m=m,
         d=d,
         rows=source.rows,
-        chunk_rows=chunk_rows_for(d),
+        chunk_rows=chunk_rows_for(width),
         tile_bytes=4 * m * _TILE_ROWS,
         text=any(column.text for column in source.columns),
         features=basis.feature_map if isinstance(basis, Basis) else basis.features,
         groups=count_groups(basis),
         weighted=source.weights is not None,
+        values=values,
     )
     landmarks = 8 * m * d
-    chunk = size.chunk_rows * (d * (8 + 4) + 32)
-    total = Memory(fixed=4 * landmarks, per_thread=chunk + size.tile_bytes, stored=landmarks)
+    chunk = size.chunk_rows * (width * (8 + 4) + 32)
+    if d > width or values:
+        # Features that are multiplied, codes and places of categories; those of rows that are kept, scaled.
+        chunk += size.chunk_rows * ((d - values) * (8 + 4) + 2 * 4 * width)
+        chunk += 4 * 8 * d * min(size.chunk_rows, max(DEFAULT_ROWS, tile_rows_for(m, d)))
+        chunk += 2 * HELD_ROWS * (4 * width + 16) if values else 0
+        landmarks += values * m // 2  # which of them differ from a value: as bits, and on the way there
+    total = Memory(fixed=4 * landmarks, per_thread=chunk + size.tile_bytes, stored=8 * m * width)
     for kind in STATISTICS:
         total += kind.memory(size, options)
     return total
+
+
+def _has_kinds(source: Source) -> bool:
+    return any(column.kind is not None for column in source.columns)
 
 
 def count_groups(basis: Basis | BasisOptions) -> int:

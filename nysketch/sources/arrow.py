@@ -84,9 +84,17 @@ def field_of(kind: pa.DataType) -> Field:
     why = TEXT if _is_text(kind) else TIME if pa.types.is_temporal(kind) else text
     if pa.types.is_duration(kind):  # a number of seconds, if it is wanted
         return Field(text, left_out=why, automatic="number")
-    of_day = pa.types.is_time(kind)
+    of_day, empty = pa.types.is_time(kind), pa.types.is_null(kind)
     automatic = {TEXT: "category", TIME: "hour" if of_day else "time"}.get(why, "")
-    return Field(text, width=0, left_out=why, text=_is_text(kind), time=why == TIME, automatic=automatic)
+    return Field(
+        text,
+        width=0,
+        left_out=why,
+        text=_is_text(kind),
+        time=why == TIME,
+        automatic=automatic,
+        empty=empty,
+    )
 
 
 def fields_of(schema: pa.Schema, where: str) -> dict[str, Field]:
@@ -120,6 +128,8 @@ def _values(array: pa.Array) -> NDArray[Any]:
         array = array.cast(pa.uint8())
     elif pa.types.is_duration(kind):
         return seconds(array)
+    elif pa.types.is_null(kind):
+        return np.full(len(array), np.nan)
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 

@@ -95,11 +95,11 @@ class CSVFile:
     ) -> Iterator[Batch]:
         """Yield all rows of the file."""
         types = {name: self._head.schema.field(name).type for name in names_of(columns, weights)}
-        # Categories of digits keep their zeros, as zip codes have them. An empty field is a missing value, as it
-        # is of numbers.
+        # Categories of digits keep their zeros, as zip codes have them. An empty field is a missing value.
         categories = [column.name for column in columns if isinstance(column.kind, Category)]
         for name in categories:
-            if pa.types.is_integer(self._head.kept.field(name).type):
+            kind = self._head.kept.field(name).type
+            if pa.types.is_integer(kind) or pa.types.is_null(types[name]):
                 types[name] = pa.string()
         empty = bool(categories)
         for batch in self._cut(types, batch_rows, empty_is_null=empty):

@@ -25,6 +25,8 @@ from nysketch.sources.text_vectors import text_vectors
 
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _DAY = 86_400.0
+# Texts are held several times while they are encoded: so many bytes at a time.
+_PIECE_BYTES = 4 << 20
 # Floats up to here are written as integers are.
 _WHOLE = 2.0**53
 # Longer texts, in bytes, are in no vocabulary: they name nothing, and every sketch would carry them.
@@ -68,6 +70,11 @@ def encode(array: pa.Array, column: Column, where: str) -> Encoded:
 def _categories(array: pa.Array, kind: Category) -> Encoded:
     if pa.types.is_dictionary(array.type):
         return _of_dictionary(array, kind)
+    if array.nbytes > _PIECE_BYTES and len(array) > 1:
+        step = max(len(array) * _PIECE_BYTES // array.nbytes, 1)
+        pieces = [_categories(array.slice(at, step), kind) for at in range(0, len(array), step)]
+        known = {digest: text for piece in pieces for digest, text in piece.texts.items()}
+        return Encoded(np.concatenate([p.values for p in pieces]), sum(p.nulls for p in pieces), known)
     texts = as_texts(array)
     if not kind.values:
         return _digests(texts)
@@ -165,6 +172,8 @@ def seconds(array: pa.Array) -> Floats:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
+    if pa.types.is_null(kind):
+        return np.full(len(array), np.nan)
     if pa.types.is_timestamp(kind):
         if kind.tz is not None:
             array = pc.local_timestamp(array)

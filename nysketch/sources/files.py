@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from nysketch.columns import Column
 from nysketch.errors import InputError, SchemaError, UnreadableError
+from nysketch.kinds import Category
 from nysketch.provenance import Input
 from nysketch.sources.arrow import choose_columns
 from nysketch.sources.expand import expand
@@ -247,6 +248,9 @@ class FilesSource:
         # The length of texts is only known by opening a file: that with the longest fragment is enough.
         longest = max(self._files, key=lambda file: max(file.fragment_rows, default=0))
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
+        # Batches of categories have more rows, of which only different ones become strings of Python.
+        categories = [c.name for c in self.columns if isinstance(c.kind, Category)]
+        texts += sum(3 * longest.text_bytes(name) for name in categories if longest.fields[name].text)
         read = self._memory_of(names_of(self.columns, self.weights)) + ReaderMemory.of(texts)
         kept = self._memory_of(self.kept.names) if len(self.kept) else ReaderMemory.of(0)
         return read, kept

@@ -30,7 +30,8 @@ class Field:
     """A column on offer. `width` is 0 if it holds no numbers, None for a list of unknown length.
 
     `left_out` says why it is not taken as numbers unless named, `text_left_out` why not as text. `automatic`
-    is the kind that it has unless another is named; none if it is one of numbers.
+    is the kind that it has unless another is named; none if it is one of numbers. An `empty` one has no
+    values, and thus no type: all of them are missing, whatever the kind.
     """
 
     type: str
@@ -40,6 +41,7 @@ class Field:
     text_left_out: str = ""
     time: bool = False
     automatic: str = ""
+    empty: bool = False
 
     def is_usable(self, column: Column) -> bool:
         """Say whether it can be read as a column: as text, as a kind, or else as numbers."""
@@ -49,6 +51,8 @@ class Field:
 
     def can_be(self, kind: Kind) -> bool:
         """Say whether its values can be those of a kind."""
+        if self.empty:
+            return True
         if isinstance(kind, Category):
             return self.text or self.width == 1
         if isinstance(kind, Text):

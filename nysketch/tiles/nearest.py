@@ -270,15 +270,23 @@ def add_to_cells(rows, nearest, weights, center, scale, landmarks, sums, squares
 
 
 @compiled()
-def add_codes_to_cells(codes, nearest, weights, landmark_codes, square, start, values, distances):
-    """Add the weights of rows to those of their values in their cells, of one category.
+def add_code_distances(codes, nearest, landmark_codes, square, distances):
+    """Add what the indicators of one category add to the squared distances from landmarks.
 
-    A row whose code is that of its landmark differs from it in no indicator; any other in two, by a side. All
-    are counted: nobody could predict which are others. Values begin at `start`, and are values × cells.
+    A row whose code is that of its landmark differs from it in no indicator; any other in two, by a side.
     """
     for i in range(len(codes)):
-        cell, code = nearest[i], codes[i]
-        values[start + code, cell] += weights[i]
-        apart = square if landmark_codes[cell] != code else 0.0
+        apart = square if landmark_codes[nearest[i]] != codes[i] else 0.0
         distances[i] += apart
         distances[i] += apart
+
+
+@compiled()
+def add_codes_to_cells(codes, nearest, weights, start, values):
+    """Add the weights of rows to those of their values in their cells, of one category.
+
+    Values begin at `start`, and are values × cells. Rows with the values of their landmarks are counted like
+    others: nobody could predict which they are.
+    """
+    for i in range(len(codes)):
+        values[start + codes[i], nearest[i]] += weights[i]

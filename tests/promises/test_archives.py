@@ -35,6 +35,8 @@ V6 = [
 
 V7 = [f"{name}.nysk" for name in ("part", "rest", "several", "beside")]
 
+V8 = [f"{name}.{kind}.nysk" for name in ("mixed", "weighted", "categories") for kind in ("basis", "sketch")]
+
 
 def expected(version, name):
     return json.loads((ARCHIVES / version / "expected.json").read_text())[name]
@@ -42,7 +44,7 @@ def expected(version, name):
 
 def test_no_archive_is_forgotten():
     kept = {(path.parent.name, path.name) for path in ARCHIVES.glob("*/*.nysk")}
-    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5, "v6": V6, "v7": V7}
+    later = {"v2": V2, "v3": V3, "v4": V4, "v5": V5, "v6": V6, "v7": V7, "v8": V8}
     assert kept == {*CASES, *((version, name) for version, names in later.items() for name in names)}
     assert all((ARCHIVES / version / name).stat().st_size < 8000 for version, name in kept)
 
@@ -314,3 +316,33 @@ def test_versions_can_be_told_apart_and_a_file_without_a_sample_has_none():
     old = nysketch.load(ARCHIVES / "v1" / "float32.nysk")
     assert (len(old.tally.sample), old.tally.sample.capacity) == (0, 0)
     assert len(nysketch.load(ARCHIVES / "v2" / "gaussian.sketch.nysk").tally.sample) > 0
+
+
+# ---- version 8 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", V8)
+def test_kinds_are_read_as_they_were_written(name):
+    thing, want = nysketch.load(ARCHIVES / "v8" / name), expected("v8", name.split(".")[0])
+    basis = thing if isinstance(thing, nysketch.Basis) else thing.basis
+    assert basis.digest == want["basis_digest"]
+    assert [column.describe() for column in basis.columns] == want["kinds"]
+    assert list(basis.columns[0].kind.values) == want["vocabulary"]
+    landmarks = np.array(want["landmarks"], float)
+    assert np.array_equal(basis.landmarks, landmarks, equal_nan=True)
+    # Logarithms and cosines may have other last digits on other machines.
+    assert np.allclose(basis.scaled_landmarks, want["scaled"], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in V8 if "sketch" in name])
+def test_sketches_of_kinds_are_read_as_they_were_written(name):
+    content = (ARCHIVES / "v8" / name).read_bytes()
+    sketch, want = nysketch.from_bytes(content), expected("v8", name.split(".")[0])
+    assert sketch.kernel_sums.tolist() == want["kernel_sums"]
+    rows, sums, squares = want["cells"]
+    assert sketch.cells.rows.tolist() == rows
+    assert np.allclose(sketch.cells.sums.high, sums, rtol=1e-14)
+    assert np.allclose(sketch.cells.squares.high, squares, rtol=1e-14)
+    assert nysketch.to_bytes(sketch) == content
+    both = sketch + sketch
+    assert np.array_equal((both - sketch).cells.values.high, sketch.cells.values.high)

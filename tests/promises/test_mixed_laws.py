@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -162,7 +163,7 @@ def test_indices_that_a_dictionary_does_not_have_are_refused():
         refused(TABLE.set_column(0, "city", array), "city.*dictionary")
 
 
-def test_bytes_that_are_no_text_are_other_values_or_refused():
+def test_bytes_that_are_no_text_make_no_vocabulary():
     broken = pa.Array.from_buffers(
         pa.string(),
         ROWS,
@@ -171,6 +172,26 @@ def test_bytes_that_are_no_text_are_other_values_or_refused():
     table = TABLE.set_column(0, "city", broken)
     with pytest.raises(NysketchError, match=r"city.*UTF-8"):
         nysketch.Basis.fit(table, kinds=mixed.KINDS, nulls="keep", landmarks=20, weights="w")
+
+
+@pytest.mark.parametrize("name", ["city", "price", "ts", "zip"])
+def test_a_column_without_values_has_missing_ones_whatever_its_type(name, tmp_path):
+    at, kind = TABLE.column_names.index(name), TABLE.schema.field(name).type
+    typed = sums(nysketch.sketch(TABLE.set_column(at, name, pa.nulls(ROWS, kind)), **HOW))
+    table = TABLE.set_column(at, name, pa.nulls(ROWS))
+    assert sums(nysketch.sketch(table, **HOW)) == typed
+    if name in ("city", "zip"):
+        pacsv.write_csv(table.filter(pc.is_valid(table.column("price"))), tmp_path / "rows.csv")
+        made = nysketch.sketch(tmp_path / "rows.csv", **HOW)
+        place = next(place for place in BASIS.layout.places if place.column.name == name)
+        assert made.tally.ranges.lower[place.numbers.start] == place.column.kind.missing
+
+
+def test_bytes_that_are_no_text_are_other_values_at_a_basis():
+    ends = pa.py_buffer(np.arange(ROWS + 1, dtype=np.int32))
+    broken = pa.Array.from_buffers(pa.string(), ROWS, [None, ends, pa.py_buffer(b"\xff" * ROWS)])
+    made = nysketch.sketch(TABLE.set_column(0, "city", broken), **HOW)
+    assert made.tally.ranges.lower[0] == BASIS.columns[0].kind.other
 
 
 def test_long_strings_are_values_but_not_kept_in_vocabularies():
