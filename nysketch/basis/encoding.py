@@ -1,9 +1,9 @@
 """From pilot rows to the kinds of columns: vocabularies, parts of times, quantiles; and how each is scaled.
 
 A column counts as much as a standardised number, whatever its kind: the variances of its features add up to
-1. Indicators of a category with shares p are divided by √(1 − Σp²), and the features of a place on a circle or
-of a text by the root of their variance. The indicator of missing values, if their share is p, has the variance
-4p beside the 1 − p that known ones have, and no more than 1.
+1. Indicators of a category with shares p are divided by √(1 − Σp²), and the features of a place on a circle
+or of a text by the root of their variance. The indicator of missing values, if their share is p, has the
+variance 4p beside the 1 − p that known ones have, and no more than 1.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MOST_VALUES = 200
 # deviations from the others, and dominate them all. Here it is 4.5.
 _LEAST_VARIANCE = 0.1
 
-# A missing value is as far from others as two deviations, where it is rare. At one deviation, with which number
-# and indicator had variance 1 together, missing values that rose from 1 to 5 % of 20,000 rows of eight columns
-# were found in 58 to 80 % of all cases, of which 90 are wanted.
+# A missing value is as far from others as two deviations, where it is rare. At one deviation, with which
+# number and indicator had variance 1 together, missing values that rose from 1 to 5 % of 20,000 rows of eight
+# columns were found in 58 to 80 % of all cases, of which 90 are wanted.
 _MISSING = 2.0
 
 # A part of a time is taken if the pilot shows most of its circle. Of a month, days of the year say which
