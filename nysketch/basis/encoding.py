@@ -1,9 +1,9 @@
 """From pilot rows to the kinds of columns: vocabularies, parts of times, quantiles; and how each is scaled.
 
 A column counts as much as a standardised number, whatever its kind: the variances of its features add up to
-1. Indicators of a category with shares p are divided by √(1 − Σp²), the features of a place on a circle or of
-a text by the root of their variance, and the indicator of missing values by √(1 − p), so that number and
-indicator together have variance 1.
+1. Indicators of a category with shares p are divided by √(1 − Σp²), and the features of a place on a circle
+or of a text by the root of their variance. The indicator of missing values, if their share is p, has the
+variance 4p beside the 1 − p that known ones have, and no more than 1.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _LEAST_VARIANCE = 0.1
 
 # Hour, weekday and day of the year, and missing times.
 _MOST_PLACES = 7
+# A missing value is as far from others as two deviations, where it is rare. At one deviation, with which
+# number and indicator had variance 1 together, missing values that rose from 1 to 5 % of 20,000 rows of eight
+# columns were found in 58 to 80 % of all cases, of which 90 are wanted.
+_MISSING = 2.0
 
 # A part of a time is taken if the pilot shows most of its circle. Of a month, days of the year say which
 # month it is, not which season: every comparison with another would find them different.
@@ -231,7 +235,7 @@ def _of_number(kind: Number, values: Floats, scaling: str, place: Place, trim: N
     if not kind.missing:
         return found
     share = float(gone.mean())
-    center, scale = (share, _root(1.0 - share)) if scaling != "none" else (0.0, 1.0)
+    center, scale = (share, _missing_scale(share)) if scaling != "none" else (0.0, 1.0)
     return Scaling(np.append(found.center, center), np.append(found.scale, scale), found.wild)
 
 
@@ -257,7 +261,7 @@ def _of_places(kind: Category | Time, values: Floats, scaling: str) -> tuple[Sca
             places += mean_known[at : at + width].tolist()
             at += width
         if kind.missing:
-            scale[at] = _root(float(known.mean()))
+            scale[at] = _missing_scale(1.0 - float(known.mean()))
         neutral = tuple(places)
         mean[:at] = mean_known[:at]
     if scaling == "none":
@@ -272,10 +276,15 @@ def _of_text(kind: Text, values: Floats, scaling: str) -> Scaling:
     if scaling == "none":
         return Scaling(center, scale)
     known = float((~np.isnan(values[:, 0])).mean())
-    # Missing texts have a place, too: with the indicator, all together have variance 1.
+    # Missing texts have a place, too: all places together have the variance of known ones.
     scale[: kind.width] = _root(float(features[:, : kind.width].var(axis=0).sum()) / known)
-    scale[kind.width :] = _root(known)
+    scale[kind.width :] = _missing_scale(1.0 - known)
     return Scaling(features.mean(axis=0), scale)
+
+
+def _missing_scale(share: float) -> float:
+    """Return what the indicator of missing values is divided by, if this is their share."""
+    return _root((1.0 - share) * max(share, _MISSING**-2))
 
 
 def _root(variance: float) -> float:

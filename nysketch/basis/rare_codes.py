@@ -1,8 +1,9 @@
 """Landmarks for values of categories that the pilot hardly shows, or not at all: others, and missing ones.
 
 A value that no landmark has is far from all of them, and kernel values at landmarks say no more of it than
-of any row out of the way. At 300 landmarks from the pilot, a new value in 2 % of 20,000 rows was found in
-17 % of all cases; with landmarks that have the code of other values, in 83 %, as often as without landmarks.
+of any row out of the way. At 300 landmarks from the pilot, categories that were missing in 5 % of 20,000 rows
+instead of 1 % were found in 4 of 12 cases, and a new value in 2 % of them in 2; with 20 landmarks for each
+such code in 12 and in 10, as often as without landmarks.
 """
 
 from __future__ import annotations
