@@ -24,8 +24,6 @@ from nysketch.errors import IncompatibleError, UsageError
 from nysketch.kernels import Group, Kernel, Product
 
 SCALINGS = ("none", "standard", "robust")
-
-
 # No scaled value is beyond it.
 LARGEST_SCALED = 1e300
 
@@ -222,10 +220,10 @@ class Basis:
         """Bring rows from the data's units to features in those of the kernel; strings stay what they are."""
         if self.text:
             return rows
-        if not self.encoded:
-            return self.scaled_features(rows)
-        dense = self.scaled_features(self.layout.expand_dense(rows), self.layout.dense)
-        return self.layout.joined(rows, dense, self._scaled_indicators)
+        if self.encoded:
+            dense = self.scaled_features(self.layout.expand_dense(rows), self.layout.dense)
+            return self.layout.joined(rows, dense, self._scaled_indicators)
+        return self.scaled_features(rows)
 
     def scaled_ends(self, lower: Floats, upper: Floats) -> Floats:
         """Return the smallest and largest scaled features of rows between two ends of each number, 2 × d."""
@@ -240,8 +238,7 @@ class Basis:
 
     @cached_property
     def _scaled_indicators(self) -> Floats:
-        """A scaled 0 and a scaled 1 of every feature."""
-        return self.scaled_features(np.stack([np.zeros(self.d), np.ones(self.d)]))
+        return self.scaled_features(np.array([[0.0], [1.0]]))
 
     def evaluate(self, scaled: Rows) -> Floats:
         """Return the values of the m functions at scaled rows, in float64."""
