@@ -279,7 +279,7 @@ def test_text_that_is_none():
 
 
 def test_string_kernels_read_text_as_it_is():
-    with pytest.raises(UsageError, match="which has no `kind`"):
+    with pytest.raises(UsageError, match="which has no kind"):
         nysketch.sketch(table(), columns=["comment"], kernel="spectrum", kinds={"comment": "text"})
     assert to_numpy(comments(), Column("comment", text=True), "here")[0].dtype == object
 
