@@ -240,30 +240,18 @@ def _short(value: Any) -> str:
 def _print_columns(columns: list[dict[str, Any]], remark: str) -> None:
     shown = columns[:30]
     text = _is_text(columns)
-    kinds = any(one["share"] is not None for one in columns)
     click.echo(f"\ncolumns{remark}")
-    if any(c["type"] != "number" or "transform" in c for c in columns) and not text:
+    if any(c["type"] != "number" or c["share"] is not None for c in columns) and not text:
         _print_kinds(shown)
     elif "min" in columns[0]:
         _output.print_table(
             ["name", "width", "shortest" if text else "min", "longest" if text else "max"],
             [[c["name"], str(c["width"]), _number(c["min"]), _number(c["max"])] for c in shown],
         )
-    elif not kinds:
+    else:
         _output.print_table(["name", "width"], [[c["name"], str(c["width"])] for c in shown])
-    if kinds:
-        _print_shares(shown)
     if len(columns) > len(shown):
         _output.echo(f"  and {len(columns) - len(shown):,} more")
-
-
-def _print_shares(columns: list[dict[str, Any]]) -> None:
-    """Print the kinds of columns, and how much each counts."""
-    from nysketch.sketches.columns_table import ColumnFacts, lines_of
-
-    click.echo("\nkinds, and shares of the mean squared distance of two rows")
-    for line in lines_of([ColumnFacts(c["name"], c["kind"], c["about"], c["share"]) for c in columns]):
-        _output.echo(f"  {line}")
 
 
 def _is_text(columns: list[dict[str, Any]]) -> bool:
@@ -272,22 +260,23 @@ def _is_text(columns: list[dict[str, Any]]) -> bool:
 
 
 def _print_kinds(columns: list[dict[str, Any]]) -> None:
-    """Print columns of which some have kinds, with what people know these by."""
-    _output.print_table(
-        ["name", "kind", "min", "max", "values"],
-        [[c["name"], _kind(c), _number(c.get("min")), _number(c.get("max")), _values(c)] for c in columns],
-        words=(1, 4),
-    )
+    """Print columns of which some have kinds: how much each counts, its range, and what it is known by."""
+    from nysketch.sketches.columns_table import percent
 
-
-def _kind(column: dict[str, Any]) -> str:
-    if column["type"] == "text":
-        return "text"
-    if column["width"] > 1:
-        return f"list of {column['width']}"
-    if "parts" in column:
-        return f"time: {', '.join(column['parts'])}"
-    return str(column.get("transform", "linear")).replace("linear", column["type"])
+    ranges = "min" in columns[0]
+    rows = [
+        [
+            c["name"],
+            c["kind"],
+            "" if c["share"] is None else percent(c["share"]),
+            *([_number(c["min"]), _number(c["max"])] if ranges else []),
+            "; ".join(filter(None, [c["about"], _values(c)])),
+        ]
+        for c in columns
+    ]
+    head = ["name", "kind", "share", *(["min", "max"] if ranges else []), "about"]
+    _output.print_table(head, rows, words=(1, len(head) - 1))
+    click.echo("  share: of the mean squared distance of two rows")
 
 
 def _values(column: dict[str, Any]) -> str:
