@@ -151,6 +151,6 @@ def coreset(
     source = open_with_originals(partial(open_rows, data), reading.for_basis(made))
     most = made.m if isinstance(made, Basis) else made.most
     runner, source = engine_within(engine, threads, reading.memory, source, room_to_reduce, functions, most)
-    options = CoresetOptions(functions, method, measure, seed, nulls)
+    options = CoresetOptions(functions, method, measure, seed, nulls, tuple(reading.keep))
     execution = Execution(runner, progress=progress)
     return coreset_of_source(source, given, options, execution)

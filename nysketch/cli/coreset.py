@@ -138,7 +138,7 @@ def command(
     of_sketches = [name.endswith(".nysk") for name in inputs]
     if any(of_sketches) and not all(of_sketches):
         raise UsageError("sketches (*.nysk) and data cannot be combined: give one or the other")
-    options = CoresetOptions(functions, method, seed=seed, nulls=nulls)
+    options = CoresetOptions(functions, method, seed=seed, nulls=nulls, keep=tuple(reading.keep))
     naming, skipped = Naming(weight_as, row_as), list[str]()
     if all(of_sketches):
         common.refuse_others(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,8 @@ class CoresetOptions:
     """What a coreset depends on, besides the rows and the basis.
 
     `functions` is the number of test functions, or "auto"; they are chosen by `method` from what is known of
-    the rows or from their `measure`. `nulls` says what becomes of rows that have them.
+    the rows or from their `measure`. `nulls` says what becomes of rows that have them. Of the columns that a
+    source keeps, those of the basis and those to `keep` are in the coreset; all of them, if it is None.
     """
 
     functions: int | str
@@ -87,6 +88,7 @@ class CoresetOptions:
     measure: MixtureModel | Floats | None = None
     seed: int = 0
     nulls: str = "error"
+    keep: tuple[str, ...] | None = None
 
 
 def basis_of(given: Basis | Sketch | BasisOptions) -> Basis | BasisOptions:
@@ -116,7 +118,11 @@ def coreset_of_source(
     plan = prepare(source, basis, options, execution)
     made = isinstance(basis_of(basis), BasisOptions)
     nulls = pass_policy(options.nulls, plan.basis, made=made)
-    return reduce_source(source, plan, nulls=nulls, execution=execution)
+    found = reduce_source(source, plan, nulls=nulls, execution=execution)
+    if options.keep is None or found.kept is None:
+        return found
+    wanted = {*options.keep, *(column.name for column in plan.basis.columns)}
+    return replace(found, kept=found.kept.select([n for n in found.kept.column_names if n in wanted]))
 
 
 # ---- before the pass -------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from nysketch.accumulators.grids import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from nysketch.basis.base import Basis
 from nysketch.columns import total_width
 from nysketch.errors import InputError, InvalidRowsError, UsageError
+from nysketch.kinds import Category
 from nysketch.sources.protocol import TEXT_ROWS, Batch, Fragment, Source
 from nysketch.sources.selection import names_of
 from nysketch.tiles.chunk import Chunk
@@ -159,6 +160,10 @@ class ChunkReader:
             # Long doubles become infinities, and signalling NaNs ordinary ones: both are found later.
             with np.errstate(over="ignore", invalid="ignore"):
                 self._rows[into, start : start + column.width] = part
+            if isinstance(column.kind, Category) and self._nulls != "keep":
+                # A missing value has a code like any other, unless rows that have one are not wanted.
+                codes = self._rows[into, start]
+                codes[codes == column.kind.missing] = np.nan
             start += column.width
 
     def _chunk(self, fragment: Fragment, offset: int, count: int) -> Chunk:

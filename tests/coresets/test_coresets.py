@@ -154,7 +154,7 @@ def test_rows_with_nulls_are_dropped_and_counted():
     holes[::7, 1] = np.nan
     table = pa.table({f"x{i}": pa.array(column, from_pandas=True) for i, column in enumerate(holes.T)})
     with pytest.raises(InputError, match="286 nulls"):
-        nysketch.coreset(table, 10, landmarks=30)
+        nysketch.coreset(table, 10, landmarks=30, nulls="error")
     found = nysketch.coreset(table, 10, landmarks=30, nulls="drop")
     valid = np.isfinite(holes).all(axis=1)
     assert found.dropped_rows == 286 and found.of_rows == valid.sum() and valid[found.numbers].all()

@@ -194,7 +194,7 @@ def test_rows_with_nulls_are_refused_or_have_no_value(sketch, position, bad):
     assert np.isnan(found[3]).all()
     others = np.delete(function(rows), 3, axis=0)
     np.testing.assert_allclose(np.delete(found, 3, axis=0), others, rtol=1e-9, atol=1e-12)
-    with pytest.raises(UsageError, match="`nulls` must be one of error, nan, not 'drop'"):
+    with pytest.raises(UsageError, match="`nulls` must be one of error, nan, keep, not 'drop'"):
         function(data, nulls="drop")
 
 

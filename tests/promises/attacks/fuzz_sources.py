@@ -141,11 +141,19 @@ def _judged(path, output):
         return ACCEPTED, "its library does not read all of it"
     if made.rows + made.dropped_rows != len(wanted):
         return FAILED, f"{made.rows} rows and {made.dropped_rows} dropped, not {len(wanted)}"
+    places = made.basis.layout.places
+    plain = [place for place in places if place.column.kind is None]
     with np.errstate(invalid="ignore"):  # signalling NaNs
-        rows = _matrix(wanted, made.basis.columns)
-    rows = rows[np.isfinite(rows).all(axis=1)]
+        rows = _matrix(wanted, [place.column for place in plain])
+    valid = np.isfinite(rows).all(axis=1)
+    for place in places:
+        if place.column.kind is not None:
+            valid &= np.array([value is not None for value in wanted[place.column.name].to_pylist()])
+    rows = rows[valid]
     found = [rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf)]
-    if len(rows) != made.rows or not np.array_equal(found, made.column_ranges):
+    at = np.concatenate([np.r_[place.numbers] for place in plain])
+    ranges = [ends[at] for ends in made.column_ranges]
+    if len(rows) != made.rows or not np.array_equal(found, ranges):
         return FAILED, f"{made.rows} rows with other values than {path.suffix} has"
     return ACCEPTED, ""
 
