@@ -219,3 +219,15 @@ def test_checkpoints_are_continued_with_the_columns_they_have(before, tmp_path):
     assert outcome.resumed_fragments == len(numbers)
     assert list(kinds_of(outcome.sketch.basis)) == (["x", "flag"] if before else ["x", "city", "ts", "flag"])
     assert np.array_equal(outcome.sketch.kernel_sums, whole.kernel_sums)
+
+
+def test_missing_categories_are_nulls_like_any():
+    table = pa.table({"city": ["a", None, "b", "a"] * 20, "x": np.arange(80.0) ** 2})
+    with pytest.raises(nysketch.NysketchError, match="column 'city' has 20 nulls"):
+        nysketch.sketch(table, landmarks=5, nulls="error", columns=["city", "x"])
+    dropped = nysketch.sketch(table, landmarks=5, nulls="drop", columns=["city", "x"])
+    assert (dropped.rows, dropped.dropped_rows) == (60, 20)
+    kept = nysketch.sketch(table, landmarks=5, nulls="keep", columns=["city", "x"])
+    assert (kept.rows, kept.dropped_rows) == (80, 0)
+    again = nysketch.sketch(table, basis=kept.basis, nulls="drop")
+    assert (again.rows, again.dropped_rows) == (60, 20)

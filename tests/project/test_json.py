@@ -23,6 +23,7 @@ JOB = """
 store = "store"
 [inputs]
 paths = ["january.csv", "february.csv"]
+exclude = ["country"]
 [basis]
 landmarks = 20
 [[windows]]
@@ -74,6 +75,8 @@ LINES = [
     ("learn kmeans", "learn kmeans mixed.nysk -k 2 --trials 1 -o mixed.json"),
     ("learn gmm", "learn gmm mixed.nysk -k 2 --trials 1 -o mixture.json"),
     ("info", "info mixed.json"),
+    ("info", "info mixed.nysk"),
+    ("comparison", "compare mixed.nysk later.nysk --permutations 99"),
 ]
 
 
@@ -112,7 +115,11 @@ def printed(tmp_path_factory):
             "n": days.astype(int),
         }
         kinds = {"at": "hour,weekday,yearday,elapsed", "tail": "log", "city": "category"}
-        nysketch.save(nysketch.sketch(mixed, kinds=kinds, landmarks=20, seed=1), "mixed.nysk")
+        here = nysketch.sketch(mixed, kinds=kinds, landmarks=20, seed=1)
+        nysketch.save(here, "mixed.nysk")
+        later = mixed | {"at": days + 50_000, "city": np.arange(3000) % 4}
+        later["n"] = np.where(np.arange(3000) % 3, 1.0, np.nan)
+        nysketch.save(nysketch.sketch(later, basis=here, nulls="keep"), "later.nysk")
         for section, line in LINES:
             with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.suppress(NysketchError):
                 group.main([*line.split(), "--json"], standalone_mode=False)
@@ -159,7 +166,8 @@ def test_the_page_has_the_keys_that_are_printed(printed):
         keys.walk(section, value)
     assert keys.unknown == []
     written = {(section, key) for section, entries in keys.sections.items() for key in entries}
-    assert sorted(written - keys.seen) == []
+    left = sorted(written - keys.seen)
+    assert left == []
 
 
 def test_every_command_is_there(printed):
