@@ -250,7 +250,8 @@ class FilesSource:
         texts = sum(longest.text_bytes(column.name) for column in self.columns if column.text)
         # Batches of categories have more rows, of which only different ones become strings of Python.
         categories = [c.name for c in self.columns if isinstance(c.kind, Category)]
-        texts += sum(3 * longest.text_bytes(name) for name in categories if longest.fields[name].text)
+        offered = longest.fields
+        texts += sum(3 * longest.text_bytes(name) for name in categories if offered[name].text)
         read = self._memory_of(names_of(self.columns, self.weights)) + ReaderMemory.of(texts)
         kept = self._memory_of(self.kept.names) if len(self.kept) else ReaderMemory.of(0)
         return read, kept
@@ -314,16 +315,20 @@ def _in_all_files(
     columns: tuple[Column, ...], files: Sequence[TableFile], selection: Selection
 ) -> tuple[tuple[Column, ...], dict[str, str]]:
     """Return the columns without those taken for their type that some file does not have, and why not."""
+    offered = files[0].fields
+    automatic = [
+        column
+        for column in columns
+        if column.name not in selection.kinds and selection.is_automatic(offered[column.name])
+    ]
     gone: dict[str, str] = {}
-    for column in columns:
-        if column.name in selection.kinds or not selection.is_automatic(files[0].fields[column.name]):
-            continue
-        for file in files[1:]:
-            field = file.fields.get(column.name)
-            if field is None or not field.is_usable(column):
+    for file in files[1:] if automatic else ():
+        fields = file.fields
+        for column in automatic:
+            field = fields.get(column.name)
+            if column.name not in gone and (field is None or not field.is_usable(column)):
                 what = "not" if field is None else f"{field.type}"
                 gone[column.name] = f"{what} in {file.location}"
-                break
     return tuple(column for column in columns if column.name not in gone), gone
 
 
