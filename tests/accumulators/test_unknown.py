@@ -67,10 +67,9 @@ def test_dropped_rows_do_not_count():
     data = table(3)
     basis = sketched(table(1)).basis
     made = nysketch.sketch(data, basis=basis, nulls="drop")
-    kept = [row for row in data.to_pylist() if row["x"] is not None and row["ts"] is not None]
-    counts = made.tally[UnknownValues].by_column(basis)
+    kept = [row for row in data.to_pylist() if None not in (row["x"], row["ts"], row["city"])]
     assert made.rows == len(kept) < data.num_rows
-    assert counts == {"city": {"missing": sum(row["city"] is None for row in kept), "unseen": 0}}
+    assert made.tally[UnknownValues].by_column(basis) == {}
 
 
 @quiet
