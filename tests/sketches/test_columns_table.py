@@ -104,7 +104,7 @@ def test_the_command_line_shows_the_table(run_cli, tmp_path):
     ]
     assert "nysketch:   city" not in done.stderr  # it was said when the basis was made
     shown = run_cli("info", out).stdout
-    assert "kinds, and shares" in shown and "3 values (100 % of rows)" in shown
+    assert "share: of the mean squared distance" in shown and "3 values (100 % of rows)" in shown
     facts = {one["name"]: one for one in json.loads(run_cli("info", out, "--json").stdout)["columns"]}
     assert facts["ts"]["kind"] == "time" and 0 < facts["ts"]["share"] < 1
 
