@@ -210,8 +210,14 @@ def kept_schema(schema: pa.Schema, names: Sequence[str], where: str) -> pa.Schem
     fields = fields_of(schema, where)
     for name in names:
         require_field(fields, name, where)
-    kinds = [(name, schema.field(name).type) for name in names]
-    return pa.schema([(n, kind.value_type if pa.types.is_dictionary(kind) else kind) for n, kind in kinds])
+    return pa.schema([(name, _kept_type(schema.field(name).type)) for name in names])
+
+
+def _kept_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which a column passes through: no rows can be taken from views."""
+    if pa.types.is_dictionary(kind):
+        return _kept_type(kind.value_type)
+    return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
