@@ -1,7 +1,7 @@
 """Write the demonstration table: rows of a mixture of ten Gaussians in ten dimensions, sorted by cluster.
 
 Sorted, because real files often are, and because a sketch does not mind. Columns are float32 features
-x0 … x9 and the number of the true cluster, stored as a string so that it is not sketched.
+x0 … x9 and the number of the true cluster, as a string: leave it out with `--exclude cluster`.
 """
 
 from __future__ import annotations
