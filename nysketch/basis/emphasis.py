@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from nysketch._types import Floats
-from nysketch.columns import Column
+from nysketch.columns import Column, owners
 from nysketch.errors import SchemaError, UsageError
+from nysketch.kinds.requests import by_column
 
 # More would leave nothing of the other columns in single precision, or nothing of this one.
 SMALLEST_FACTOR, LARGEST_FACTOR = 1e-6, 1e6
@@ -21,25 +22,8 @@ SMALLEST_FACTOR, LARGEST_FACTOR = 1e-6, 1e6
 
 def parse_emphasis(emphasis: Mapping[str, Any] | Iterable[str] | None) -> dict[str, float]:
     """Read factors by column: a mapping, or a list of `column=factor`."""
-    if not emphasis:
-        return {}
-    if isinstance(emphasis, str):
-        emphasis = [emphasis]
-    pairs: list[tuple[str, Any]] = []
-    if isinstance(emphasis, Mapping):
-        pairs = [(str(column), factor) for column, factor in emphasis.items()]
-    else:
-        for item in emphasis:
-            column, equals, number = str(item).rpartition("=")
-            if not equals or not column:
-                raise UsageError(f"`emphasis` must be column=factor, such as price=2, not {str(item)!r}")
-            pairs.append((column, number))
-    found: dict[str, float] = {}
-    for column, given in pairs:
-        if column in found:
-            raise UsageError(f"`emphasis` names column {column!r} twice")
-        found[column] = _factor(given, column)
-    return found
+    given = by_column(emphasis, "emphasis", "column=factor, such as price=2")
+    return {column: _factor(factor, column) for column, factor in given.items()}
 
 
 def _factor(given: Any, column: str) -> float:
@@ -64,5 +48,5 @@ def emphasised(scale: Floats, columns: Sequence[Column], emphasis: Mapping[str, 
             raise SchemaError(
                 f"`emphasis` names column {name!r}, which is not among those of the basis: {shown}"
             )
-    factors = [emphasis.get(column.name, 1.0) for column in columns for _ in range(column.features)]
+    factors = [emphasis.get(name, 1.0) for name in owners(columns)]
     return scale / np.sqrt(factors)

@@ -65,24 +65,28 @@ class KindRequest:
 
 def parse_kinds(kinds: Mapping[str, Any] | Iterable[str] | None) -> dict[str, KindRequest]:
     """Read kinds by column: a mapping, or a list of `column=kind`; parts of a time may be a list, too."""
-    if not kinds:
+    given = by_column(kinds, "kinds", "column=kind, such as price=log")
+    return {column: KindRequest.parse(_joined(kind), column) for column, kind in given.items()}
+
+
+def by_column(given: Mapping[str, Any] | Iterable[str] | None, option: str, form: str) -> dict[str, Any]:
+    """Return what an option says of columns, given as a mapping or as a list of `column=…`."""
+    if not given:
         return {}
-    if isinstance(kinds, str):
-        kinds = [kinds]
-    if isinstance(kinds, Mapping):
-        pairs = [(str(column), _joined(kind)) for column, kind in kinds.items()]
+    if isinstance(given, Mapping):
+        pairs = [(str(column), value) for column, value in given.items()]
     else:
         pairs = []
-        for item in kinds:
-            column, equals, kind = str(item).rpartition("=")
+        for item in [given] if isinstance(given, str) else given:
+            column, equals, value = str(item).rpartition("=")
             if not equals or not column:
-                raise UsageError(f"`kinds` must be column=kind, such as price=log, not {str(item)!r}")
-            pairs.append((column, kind))
-    found: dict[str, KindRequest] = {}
-    for column, kind in pairs:
+                raise UsageError(f"`{option}` must be {form}, not {str(item)!r}")
+            pairs.append((column, value))
+    found: dict[str, Any] = {}
+    for column, value in pairs:
         if column in found:
-            raise UsageError(f"`kinds` names column {column!r} twice")
-        found[column] = KindRequest.parse(kind, column)
+            raise UsageError(f"`{option}` names column {column!r} twice")
+        found[column] = value
     return found
 
 

@@ -72,8 +72,6 @@ class PointMaker:
 
     def __init__(self, basis: Basis) -> None:
         self._basis = basis
-        # What compiled code gets where there are no categories.
-        self._no_codes = np.empty((0, 0), np.int32)
 
     @cached_property
     def dense(self) -> Indices:
