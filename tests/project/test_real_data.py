@@ -1,5 +1,7 @@
 """Real tables, where they lie beside the checkout: odd ranges, nulls, duplicates, constant columns."""
 
+from collections import Counter
+
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,12 +35,20 @@ def test_sums_of_real_rows_against_the_definition(name, scaling):
 
 def test_nulls_in_real_rows_are_named():
     with pytest.raises(InvalidRowsError, match=r"row group \d+: column 'congestion_surcharge' has .* nulls"):
-        nysketch.sketch(DATA / "nyc_taxi_360k.parquet", landmarks=10)
+        nysketch.sketch(DATA / "nyc_taxi_360k.parquet", landmarks=10, nulls="error")
+    kept = nysketch.sketch(DATA / "nyc_taxi_360k.parquet", landmarks=10)
+    assert (kept.rows, kept.dropped_rows) == (pq.read_metadata(DATA / "nyc_taxi_360k.parquet").num_rows, 0)
 
 
-def test_a_table_of_text_is_refused():
-    with pytest.raises(SchemaError, match="no numeric columns"):
-        nysketch.sketch(DATA / "splice_3190_strings60.parquet")
+def test_of_a_table_of_text_only_the_category_is_taken():
+    path = DATA / "splice_3190_strings60.parquet"
+    made = nysketch.sketch(path)
+    (column,) = made.basis.columns
+    counts = Counter(pq.read_table(path)[column.name].to_pylist())
+    assert set(column.kind.values) == set(counts)
+    assert made.basis.origin["left_out"] == {"name": "identifier", "sequence": "identifier"}
+    with pytest.raises(SchemaError, match=f"column {column.name!r} has type .*string; .* holds numbers"):
+        nysketch.sketch(path, kinds={column.name: "number"})
 
 
 def test_the_spring_of_2020_and_a_sorted_month_are_found_in_taxi_trips():
